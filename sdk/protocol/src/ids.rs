@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr, sync::Arc};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use thiserror::Error;
 use uuid::{Uuid, Variant};
 
@@ -100,8 +100,7 @@ impl From<&ClientName> for ParticipantName {
 
 /// A transaction id: a UUIDv7 drawn by the client and persisted by it before the first call, so that `begin` is
 /// idempotent. Ids are compared as bytes; the time inside is never read.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TxnId(Uuid);
 
 impl TxnId {
@@ -141,16 +140,25 @@ impl FromStr for TxnId {
     }
 }
 
-impl TryFrom<String> for TxnId {
-    type Error = IdError;
-    fn try_from(text: String) -> Result<Self, IdError> {
-        text.parse()
+// Text on the wire, sixteen bytes on disk.
+impl Serialize for TxnId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() {
+            serializer.collect_str(self)
+        } else {
+            self.as_bytes().serialize(serializer)
+        }
     }
 }
 
-impl From<TxnId> for String {
-    fn from(id: TxnId) -> String {
-        id.to_string()
+impl<'de> Deserialize<'de> for TxnId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let id = if deserializer.is_human_readable() {
+            String::deserialize(deserializer)?.parse()
+        } else {
+            Self::from_bytes(<[u8; 16]>::deserialize(deserializer)?)
+        };
+        id.map_err(de::Error::custom)
     }
 }
 

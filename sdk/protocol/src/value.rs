@@ -247,14 +247,18 @@ impl fmt::Display for WallTime {
     }
 }
 
+// Text on the wire, a number on disk.
 impl Serialize for WallTime {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        if serializer.is_human_readable() { serializer.collect_str(self) } else { self.0.serialize(serializer) }
     }
 }
 
 impl<'de> Deserialize<'de> for WallTime {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if !deserializer.is_human_readable() {
+            return u64::deserialize(deserializer).map(Self::from_unix_millis);
+        }
         let text = String::deserialize(deserializer)?;
         let instant = humantime::parse_rfc3339(&text).map_err(de::Error::custom)?;
         let since = instant.duration_since(SystemTime::UNIX_EPOCH).map_err(de::Error::custom)?;
