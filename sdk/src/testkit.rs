@@ -1,0 +1,1 @@
+//! Behaviour checks for authors of sinks.
