@@ -2,6 +2,7 @@
 
 use std::{error::Error, fmt, sync::Arc, time::Duration};
 
+use ratified_protocol::{Code, Problem, StoreId};
 use thiserror::Error;
 
 /// The cause behind an error, shared so that a sticky error can be told again and again.
@@ -90,5 +91,46 @@ impl SinkError {
 impl From<std::io::Error> for SinkError {
     fn from(error: std::io::Error) -> Self {
         Self::indeterminate(error)
+    }
+}
+
+/// Why a call to the coordinator brought no success. Everything that may pass has been asked again before this is told.
+#[derive(Debug, Clone, Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// A definite answer that is not a success. The caller must decide by [`Problem::code`].
+    #[error("the coordinator refused: {0}")]
+    Refused(Box<Problem>),
+    /// No answer before the deadline: whether it happened is not known. The caller must ask again with the same id.
+    #[error("no answer to {call} after {attempts} attempts: {cause}")]
+    Unanswered {
+        /// The name of the call.
+        call: &'static str,
+        /// How often it was sent.
+        attempts: u64,
+        /// What went wrong last.
+        cause: Cause,
+    },
+    /// The store behind the coordinator is another one, or an older copy of itself: a restored backup or a stranger.
+    /// The caller must stop; an operator decides.
+    #[error("the coordinator's store was {known} and now is {met}: an older copy, or another one")]
+    StoreChanged {
+        /// The greatest one known when the request was sent.
+        known: StoreId,
+        /// The one that answered.
+        met: StoreId,
+    },
+    /// The client cannot be made: a bad URL, no TLS. The caller must mend the configuration.
+    #[error("the coordinator client cannot be set up: {0}")]
+    Setup(Cause),
+}
+
+impl ClientError {
+    /// The coordinator's code, if this is a definite answer.
+    pub fn code(&self) -> Option<Code> {
+        match self {
+            Self::Refused(problem) => Some(problem.code),
+            _ => None,
+        }
     }
 }
