@@ -3,20 +3,32 @@
 //! Pure and deterministic: the same inputs give the same effects. Time is an argument, the disk is a list of effects,
 //! and all rules of the protocol are decided here and nowhere else.
 
+mod calls;
+mod client;
 mod effect;
 mod engine;
+mod invariants;
 mod limits;
+mod participants;
+mod preserver;
 mod record;
+mod recovery;
 mod stats;
+mod step;
+mod sweep;
+mod transaction;
+mod waiting;
 
 pub use effect::{
     Answer, Audit, Effect, Input, Now, Page, Request, Revision, Success, Sweep, Ticket, Transition, TxnCall, TxnFilter,
     Uptime,
 };
-pub use engine::{Engine, Recovery, RecoveryError};
+pub use engine::Engine;
+pub use invariants::check_all;
 pub use limits::Limits;
 pub use record::{
     ClientRecord, DecisionRecord, Key, LastCommittedRecord, OutcomeRecord, ParticipantEntry, ParticipantRecord, Record,
     TransactionRecord, Write,
 };
+pub use recovery::{Recovery, RecoveryError};
 pub use stats::{Gauges, Stats};

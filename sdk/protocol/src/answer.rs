@@ -121,9 +121,6 @@ pub struct Decision {
     pub outcome: Outcome,
     /// As given at `prepare`, or at `commit` from OPEN.
     pub payload: Option<Payload>,
-    /// Whether a payload was left out to bound the answer; fetch it by GET.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub payload_omitted: bool,
 }
 
 /// Decided and not acknowledged, oldest first.

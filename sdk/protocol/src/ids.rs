@@ -1,6 +1,6 @@
 //! Identifiers. Each is parsed once at the edge and carried as its own type from there on.
 
-use std::{fmt, str::FromStr, sync::Arc};
+use std::{borrow::Borrow, fmt, str::FromStr, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use thiserror::Error;
@@ -44,6 +44,13 @@ macro_rules! name_type {
         impl $name {
             /// The name as text.
             pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        // Ordered like its text, so that a range of names can be asked for by prefix.
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
                 &self.0
             }
         }

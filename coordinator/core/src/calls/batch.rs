@@ -1,0 +1,73 @@
+//! batch: many calls of one client in one step, so in one durable write.
+
+use ratified_protocol::{BatchAnswer, BatchItem, BatchOp, BatchResult, ClientName, Problem};
+
+use crate::{
+    calls::open::PayloadBudget,
+    effect::{Revision, TxnCall},
+    step::{Refusal, Step},
+};
+
+impl Step<'_> {
+    /// Each item succeeds or fails alone and sees the items before it.
+    pub(crate) fn batch(
+        &mut self,
+        name: &ClientName,
+        items: Vec<Result<BatchItem, Problem>>,
+        ordered: bool,
+    ) -> Result<(BatchAnswer, Revision), Refusal> {
+        self.require_client(name)?;
+        let mut results = Vec::with_capacity(items.len());
+        let mut stopped_at = None;
+        let mut after = Revision::default();
+        let mut budget = PayloadBudget::new();
+        for (index, item) in items.into_iter().enumerate() {
+            let (result, depends_on) = self.batch_item(name, item, &mut budget);
+            after = after.max(depends_on);
+            let failed = result.problem.is_some();
+            results.push(result);
+            if failed && ordered {
+                stopped_at = Some(index as u64);
+                break;
+            }
+        }
+        Ok((BatchAnswer { results, stopped_at }, after))
+    }
+
+    fn batch_item(
+        &mut self,
+        name: &ClientName,
+        item: Result<BatchItem, Problem>,
+        budget: &mut PayloadBudget,
+    ) -> (BatchResult, Revision) {
+        let item = match item {
+            Ok(item) => item,
+            Err(problem) => return (failed(problem), Revision::default()),
+        };
+        let call = match item.op {
+            BatchOp::Begin(request) => TxnCall::Begin(request),
+            BatchOp::Prepare(request) => TxnCall::Prepare(request),
+            BatchOp::Commit(request) => TxnCall::Commit(request),
+            BatchOp::Abort(request) => TxnCall::Abort(request),
+            BatchOp::Ack(participant, request) => TxnCall::Ack(participant, request),
+            BatchOp::Get => TxnCall::Get,
+        };
+        match self.txn_call(name, item.txn_id, &call) {
+            Ok(mut told) => {
+                budget.fit(&mut told.txn);
+                let status = told.success.status();
+                (BatchResult { status, txn: Some(told.txn), problem: None }, told.after)
+            }
+            Err(mut refusal) => {
+                if let Some(txn) = refusal.problem.txn.as_deref_mut() {
+                    budget.fit(txn);
+                }
+                (failed(refusal.problem), refusal.after)
+            }
+        }
+    }
+}
+
+const fn failed(problem: Problem) -> BatchResult {
+    BatchResult { status: problem.status, txn: None, problem: Some(problem) }
+}

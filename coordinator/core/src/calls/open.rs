@@ -1,0 +1,146 @@
+//! open: raise the epoch, fence what is older, tell what is unfinished.
+
+use ratified_protocol::{
+    ClientName, Code, EndReason, Epoch, MAX_ANSWER_PAYLOAD_BYTES, OpenAnswer, OpenRequest, Outcome, Txn, TxnId,
+    TxnState,
+};
+
+use crate::{
+    client::Client,
+    effect::Revision,
+    record::Key,
+    step::{Refusal, Step},
+};
+
+/// Most transactions in the answer to `open`; the rest by list.
+const MAX_UNFINISHED: usize = 1000;
+
+/// What is left of the payload bytes one answer may carry.
+pub(crate) struct PayloadBudget(usize);
+
+impl PayloadBudget {
+    pub(crate) const fn new() -> Self {
+        Self(MAX_ANSWER_PAYLOAD_BYTES)
+    }
+
+    /// Counts bytes that are in the answer anyway.
+    pub(crate) fn spend(&mut self, bytes: usize) {
+        self.0 = self.0.saturating_sub(bytes);
+    }
+
+    /// Takes the payload out of a transaction when there is no room for it.
+    pub(crate) fn fit(&mut self, txn: &mut Txn) {
+        let Some(payload) = &txn.payload else { return };
+        if payload.len() <= self.0 {
+            self.0 -= payload.len();
+        } else {
+            txn.payload = None;
+            txn.payload_omitted = true;
+        }
+    }
+}
+
+impl Step<'_> {
+    /// `open` of a client by one incarnation.
+    pub(crate) fn open(&mut self, name: &ClientName, request: &OpenRequest) -> Result<(OpenAnswer, Revision), Refusal> {
+        let is_there = self.client(name).is_some_and(|c| !c.record.forgotten);
+        if !is_there && !request.create {
+            let detail = format!(
+                "client {name} is not known here; if this is its first start open it with create:true, else this \
+                 coordinator's store may have been lost"
+            );
+            return Err(self.refuse(name, Code::ClientNotFound, detail));
+        }
+        match self.client(name).and_then(|c| c.is_current(request.incarnation)) {
+            Some(false) => return Err(self.refuse_superseded(name)),
+            Some(true) if is_there => {}
+            known => {
+                self.check_room(name, is_there)?;
+                self.take_over(name, request, known.is_some())?;
+            }
+        }
+        self.expire_all_due(name);
+        Ok(self.open_answer(name))
+    }
+
+    fn refuse_superseded(&mut self, name: &ClientName) -> Refusal {
+        self.engine.stats.fenced_calls += 1;
+        let current = self.client(name).map(|c| (c.record.epoch, c.owner()));
+        let (epoch, owner) = current.unwrap_or((Epoch::new(0), None));
+        let who = owner.as_deref().unwrap_or("an unnamed owner");
+        let detail = format!("this incarnation of {name} was superseded by epoch {epoch} of {who}: stop");
+        let mut refusal = self.refuse(name, Code::Fenced, detail);
+        refusal.problem = refusal.problem.with_owner(epoch, owner);
+        refusal
+    }
+
+    fn check_room(&self, name: &ClientName, is_there: bool) -> Result<(), Refusal> {
+        let clients = self.engine.clients.len() - self.engine.tombstones;
+        if is_there || clients < self.engine.limits.max_clients {
+            return Ok(());
+        }
+        let detail = format!("{clients} clients are known (max_clients); forget some and ask again");
+        Err(self.refuse(name, Code::TooManyClients, detail))
+    }
+
+    /// Makes, revives or hands over the client, and fences what the owner before left OPEN. `keeps_epoch`: a retry of
+    /// the very open that held the client when it was forgotten.
+    fn take_over(&mut self, name: &ClientName, request: &OpenRequest, keeps_epoch: bool) -> Result<(), Refusal> {
+        let uptime = self.engine.uptime;
+        let current = self.client(name).map_or(Epoch::new(0), |c| c.record.epoch);
+        let Some(epoch) = current.next() else {
+            return Err(self.refuse(name, Code::InvalidArgument, "epoch: all numbers are used up; take a new name"));
+        };
+        let existed = self.client(name).is_some();
+        if self.client(name).is_some_and(|c| c.record.forgotten) {
+            self.engine.tombstones -= 1;
+        }
+        let client = self.engine.clients.entry(name.clone()).or_insert_with(|| Client::unopened(uptime));
+        if keeps_epoch {
+            client.record.forgotten = false;
+            client.record.owner.clone_from(&request.owner);
+        } else {
+            client.hand_over(epoch, request.incarnation, request.owner.clone());
+        }
+        self.touch(Key::Client(name.clone()), existed);
+        self.touch_client(name);
+        self.fence_older(name);
+        Ok(())
+    }
+
+    /// Aborts what older epochs left OPEN, ascending by id; what is PREPARED is never touched.
+    fn fence_older(&mut self, name: &ClientName) {
+        self.expire_all_due(name);
+        let Some(client) = self.client(name) else { return };
+        let epoch = client.record.epoch;
+        let open = |t: &crate::transaction::Transaction| t.record.state == TxnState::Open && t.record.epoch < epoch;
+        let older: Vec<TxnId> = client.txns.iter().filter(|(_, t)| open(t)).map(|(id, _)| *id).collect();
+        for id in older {
+            self.decide(name, id, Outcome::Aborted, EndReason::Fenced);
+        }
+    }
+
+    fn open_answer(&self, name: &ClientName) -> (OpenAnswer, Revision) {
+        let unopened = Client::unopened(self.engine.uptime);
+        let client = self.client(name).unwrap_or(&unopened);
+        let last_committed = client.last_committed();
+        let mut budget = PayloadBudget::new();
+        budget.spend(client.last_payload.as_ref().map_or(0, bytes::Bytes::len));
+        let mut unfinished = Vec::new();
+        for (id, txn) in client.txns.iter().take(MAX_UNFINISHED) {
+            let mut view = txn.view(name, *id, self.now.uptime);
+            budget.fit(&mut view);
+            unfinished.push(view);
+        }
+        let answer = OpenAnswer {
+            epoch: client.record.epoch,
+            previous_epoch: client.previous_epoch(),
+            previous_owner: client.record.previous_owner.clone().map(String::from),
+            unfinished,
+            last_committed,
+            newest_txn_id: client.record.newest_txn_id,
+            evicted_through: client.record.evicted_through,
+        };
+        (answer, self.client_revision(name))
+    }
+}

@@ -1,0 +1,106 @@
+//! What operators do: retire and reinstate participants, forget clients. And what idle clients come to.
+
+use ratified_protocol::{ClientItem, ClientName, Code, ParticipantAnswer, ParticipantName, ShortText};
+
+use crate::{
+    effect::{Audit, Effect},
+    record::{Key, ParticipantRecord},
+    step::{Refusal, Step},
+};
+
+impl Step<'_> {
+    /// Declares a vanished participant gone: nothing waits for it any more, and nothing new may name it.
+    pub(crate) fn retire(&mut self, name: &ParticipantName, reason: ShortText) -> ParticipantAnswer {
+        if !self.engine.participants.is_retired(name) {
+            let existed = self.engine.participants.record(name).is_some();
+            let record = ParticipantRecord { retired: true, reason: Some(reason.clone()) };
+            self.engine.participants.set_record(name.clone(), record);
+            self.touch(Key::Participant(name.clone()), existed);
+            let memberships = self.engine.participants.memberships(name);
+            let transactions = memberships.len() as u64;
+            self.out.push(Effect::Audit(Audit::Retired { participant: name.clone(), reason, transactions }));
+            for (client, id) in memberships {
+                self.drop_participant(name, &client, id);
+            }
+        }
+        self.participant_answer(name)
+    }
+
+    fn drop_participant(&mut self, name: &ParticipantName, client: &ClientName, id: ratified_protocol::TxnId) {
+        let Some(txn) = self.txn_mut(client, id) else {
+            self.engine.stats.stray_index_entries += 1;
+            return;
+        };
+        if let Some(entry) = txn.record.participants.iter_mut().find(|p| p.name == *name) {
+            entry.retired = true;
+        }
+        let decision = txn.record.decision.map(|d| d.number);
+        self.engine.participants.leave(name, client, id);
+        if let Some(number) = decision {
+            self.engine.participants.settle(name, number);
+        }
+        self.touch_txn(client, id);
+        self.finish_if_acked(client, id);
+    }
+
+    /// Takes a retired participant back; transactions it was dropped from stay as they are.
+    pub(crate) fn reinstate(&mut self, name: &ParticipantName, reason: Option<ShortText>) -> ParticipantAnswer {
+        if self.engine.participants.is_retired(name) {
+            let record = ParticipantRecord { retired: false, reason: reason.clone() };
+            self.engine.participants.set_record(name.clone(), record);
+            self.touch(Key::Participant(name.clone()), true);
+            self.out.push(Effect::Audit(Audit::Reinstated { participant: name.clone(), reason }));
+        }
+        self.participant_answer(name)
+    }
+
+    fn participant_answer(&self, name: &ParticipantName) -> ParticipantAnswer {
+        let record = self.engine.participants.record(name);
+        ParticipantAnswer {
+            name: name.clone(),
+            retired: record.is_some_and(|r| r.retired),
+            reason: record.and_then(|r| r.reason.clone()).map(String::from),
+        }
+    }
+
+    /// Drops what is kept about a client without unfinished transactions; the tombstone stays for ever, so that no
+    /// epoch is reused and no old id begins again.
+    pub(crate) fn forget(&mut self, name: &ClientName, reason: &ShortText) -> Result<ClientItem, Refusal> {
+        self.require_client(name)?;
+        self.expire_all_due(name);
+        let unfinished = self.client(name).map_or(0, |c| c.txns.len());
+        if unfinished > 0 {
+            let detail = format!("{name} has {unfinished} unfinished transactions; end them first");
+            return Err(self.refuse(name, Code::ClientBusy, detail));
+        }
+        if self.client(name).is_some_and(|c| !c.record.forgotten) {
+            let outcomes = self.shrink(name);
+            let audit = Audit::Forgotten { client: name.clone(), reason: reason.clone(), outcomes };
+            self.out.push(Effect::Audit(audit));
+        }
+        Ok(self.client_item(name))
+    }
+
+    /// Makes a tombstone of a client that has no live transaction. Returns how many outcomes it had.
+    pub(crate) fn shrink(&mut self, name: &ClientName) -> u64 {
+        let Some(client) = self.client_mut(name) else { return 0 };
+        assert!(client.txns.is_empty() && !client.record.forgotten, "only an idle client shrinks");
+        client.record.forgotten = true;
+        client.record.owner = None;
+        client.record.previous_owner = None;
+        client.record.evicted_through = client.record.evicted_through.max(client.record.newest_txn_id);
+        let last = client.record.last_committed.take();
+        let payload = client.last_payload.take();
+        self.engine.tombstones += 1;
+        if let (Some(last), Some(bytes)) = (last, payload) {
+            self.engine.payload_bytes -= bytes.len() as u64;
+            self.touch(Key::Payload(name.clone(), last.txn_id), true);
+        }
+        let dropped = self.engine.preserver.forget(name);
+        for one in &dropped {
+            self.touch(Key::Outcome(name.clone(), one.txn_id), one.flushed);
+        }
+        self.touch_client(name);
+        dropped.len() as u64
+    }
+}
