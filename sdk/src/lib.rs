@@ -3,6 +3,7 @@
 mod client;
 mod error;
 mod ids;
+pub mod pending;
 mod retry;
 mod sink;
 pub mod sinks;

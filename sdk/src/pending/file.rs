@@ -1,0 +1,355 @@
+//! A pending store on disk: one append-only file per client, one sync per transaction.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{self, Read as _, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+};
+
+use async_trait::async_trait;
+use ratified_protocol::{ClientName, StoreId, TxnId};
+
+use super::{
+    Change, PendingContents, PendingError, PendingLog, PendingStore,
+    codec::{Refusal, decode_file, encode_file, encode_record},
+};
+use crate::error::Cause;
+
+/// A file is not rewritten before it has reached twice this many bytes.
+const LEAST_BASELINE_BYTES: u64 = 4096;
+
+/// Keeps pending transactions in a directory, one file per client.
+///
+/// Beginning a transaction costs one `fdatasync`; everything else is synced along with the next one. The file is written
+/// anew (temporary file, sync, rename, sync of the directory) when it has doubled. A tail torn by a crash is cut; damage
+/// anywhere else is refused. A second process is kept out by a lock, which ends with the process.
+#[derive(Debug, Clone)]
+pub struct FileStore {
+    dir: PathBuf,
+}
+
+impl FileStore {
+    /// A store in this directory, which is made when a client is first opened. It must be on a local disk.
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        Self { dir: dir.into() }
+    }
+}
+
+#[async_trait]
+impl PendingStore for FileStore {
+    async fn open(&self, client: &ClientName) -> Result<Arc<dyn PendingLog>, PendingError> {
+        let (dir, client) = (self.dir.clone(), client.clone());
+        let log = blocking(self.dir.clone(), move || FileLog::open_shared(&dir, &client)).await?;
+        Ok(log)
+    }
+}
+
+/// Logs this process has open. A second `open` in one process shares the first one's file: the lock is against other
+/// processes, owners within one are told apart by the coordinator's epoch.
+static OPEN: Mutex<BTreeMap<PathBuf, Weak<FileLog>>> = Mutex::new(BTreeMap::new());
+
+struct FileLog {
+    path: PathBuf,
+    state: Arc<Mutex<State>>,
+    /// Held, never read: the lock ends when the file is closed.
+    _lock: File,
+}
+
+struct State {
+    client: ClientName,
+    path: PathBuf,
+    file: File,
+    length: u64,
+    durable: u64,
+    baseline: u64,
+    contents: PendingContents,
+    failed: Option<PendingError>,
+}
+
+impl FileLog {
+    fn open_shared(dir: &Path, client: &ClientName) -> Result<Arc<Self>, PendingError> {
+        fs::create_dir_all(dir).map_err(at(dir))?;
+        let dir = dir.canonicalize().map_err(at(dir))?;
+        let path = dir.join(format!("{client}.pending"));
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|_, log| log.strong_count() > 0);
+        if let Some(log) = open.get(&path).and_then(Weak::upgrade) {
+            return Ok(log);
+        }
+        let lock = lock(&dir.join(format!("{client}.lock")))?;
+        let state = Arc::new(Mutex::new(State::load(client, &path)?));
+        let log = Arc::new(Self { path: path.clone(), state, _lock: lock });
+        open.insert(path, Arc::downgrade(&log));
+        Ok(log)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn change(&self, change: Change) -> Result<(), PendingError> {
+        let state = self.state.clone();
+        blocking(self.path.clone(), move || {
+            let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.change(change)
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl PendingLog for FileLog {
+    fn contents(&self) -> PendingContents {
+        self.lock().contents.clone()
+    }
+
+    async fn begin(&self, id: TxnId) -> Result<(), PendingError> {
+        self.change(Change::Begin(id)).await
+    }
+
+    async fn attach(&self, id: TxnId, handle: Vec<u8>) -> Result<(), PendingError> {
+        self.change(Change::Handle(id, handle)).await
+    }
+
+    async fn remove(&self, id: TxnId) -> Result<(), PendingError> {
+        self.change(Change::Remove(id)).await
+    }
+
+    async fn note_store(&self, store: StoreId) -> Result<(), PendingError> {
+        self.change(Change::Store(store)).await
+    }
+}
+
+impl State {
+    fn load(client: &ClientName, path: &Path) -> Result<Self, PendingError> {
+        let mut bytes = Vec::new();
+        match File::open(path) {
+            Ok(mut file) => file.read_to_end(&mut bytes).map(|_| ()).map_err(at(path))?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                bytes = encode_file(client, std::iter::empty());
+                replace(path, &bytes).map_err(at(path))?;
+            }
+            Err(error) => return Err(at(path)(error)),
+        }
+        let read = decode_file(&bytes, client).map_err(|refusal| refused(path, refusal))?;
+        let mut contents = PendingContents::default();
+        read.changes.into_iter().for_each(|change| contents.apply(change));
+        let file = OpenOptions::new().write(true).open(path).map_err(at(path))?;
+        let length = read.end as u64;
+        if read.end < bytes.len() {
+            tracing::warn!(path = %path.display(), from = read.end, to = bytes.len(), "cutting a torn tail");
+            file.set_len(length).map_err(at(path))?;
+        }
+        // What was read may be in the page cache only; it must not be acted on before it is on disk.
+        file.sync_all().map_err(at(path))?;
+        let baseline = length.max(LEAST_BASELINE_BYTES);
+        let (client, path) = (client.clone(), path.to_owned());
+        Ok(Self { client, path, file, length, durable: length, baseline, contents, failed: None })
+    }
+
+    fn change(&mut self, change: Change) -> Result<(), PendingError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        if matches!(change, Change::Begin(_)) {
+            self.contents.check_room()?;
+        }
+        let written = self.write(change).map_err(at(&self.path));
+        // After a failed write or sync nobody knows what is on disk: only reading it anew tells.
+        self.failed = written.as_ref().err().cloned();
+        written
+    }
+
+    fn write(&mut self, change: Change) -> io::Result<()> {
+        let record = encode_record(self.durable, &change);
+        self.file.seek(SeekFrom::Start(self.length))?;
+        self.file.write_all(&record)?;
+        self.length += record.len() as u64;
+        let must_be_durable = matches!(change, Change::Begin(_));
+        self.contents.apply(change);
+        if self.length >= self.baseline * 2 {
+            return self.rewrite();
+        }
+        if must_be_durable {
+            self.file.sync_data()?;
+            self.durable = self.length;
+        }
+        Ok(())
+    }
+
+    fn rewrite(&mut self) -> io::Result<()> {
+        let bytes = encode_file(&self.client, self.contents.as_changes());
+        replace(&self.path, &bytes)?;
+        self.file = OpenOptions::new().write(true).open(&self.path)?;
+        self.length = bytes.len() as u64;
+        self.durable = self.length;
+        self.baseline = self.length.max(LEAST_BASELINE_BYTES);
+        Ok(())
+    }
+}
+
+/// Puts a whole file in place: afterwards it is there durably, or the old one still is.
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let temporary = path.with_extension("pending.new");
+    let mut file = File::create(&temporary)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&temporary, path)?;
+    let dir = path.parent().unwrap_or(Path::new("."));
+    File::open(dir)?.sync_all()
+}
+
+fn lock(path: &Path) -> Result<File, PendingError> {
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(path).map_err(at(path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(PendingError::Locked { path: path.to_owned() }),
+        Err(TryLockError::Error(error)) => Err(at(path)(error)),
+    }
+}
+
+fn at(path: &Path) -> impl Fn(io::Error) -> PendingError + use<> {
+    let path = path.to_owned();
+    move |error| PendingError::Io { path: path.clone(), cause: Cause::new(error) }
+}
+
+fn refused(path: &Path, refusal: Refusal) -> PendingError {
+    let path = path.to_owned();
+    match refusal {
+        Refusal::Damaged(offset, what) => PendingError::Damaged { path, offset: offset as u64, what },
+        Refusal::Version(version) => PendingError::UnknownVersion { path, version },
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    path: PathBuf,
+    work: impl FnOnce() -> Result<T, PendingError> + Send + 'static,
+) -> Result<T, PendingError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(error) => Err(PendingError::Io { path, cause: Cause::new(error) }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+    use crate::ids::IdSource;
+
+    fn client() -> ClientName {
+        "job.0".parse().unwrap()
+    }
+
+    async fn open(dir: &Path) -> Result<Arc<dyn PendingLog>, PendingError> {
+        FileStore::new(dir).open(&client()).await
+    }
+
+    #[tokio::test]
+    async fn what_was_begun_is_there_after_reopening() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut ids = IdSource::above([]);
+        let (a, b, c) = (ids.draw().unwrap(), ids.draw().unwrap(), ids.draw().unwrap());
+        let store: StoreId = "0190f2c4-7a61-4c3e-9d0a-0d0f6b1c2e3f.12".parse().unwrap();
+        let log = open(dir.path()).await.unwrap();
+        log.note_store(store).await.unwrap();
+        for id in [a, b, c] {
+            log.begin(id).await.unwrap();
+        }
+        log.attach(b, b"handle".to_vec()).await.unwrap();
+        log.remove(a).await.unwrap();
+        let before = log.contents();
+        drop(log);
+        let after = open(dir.path()).await.unwrap().contents();
+        assert_eq!(after, before);
+        assert_eq!(after.store_id, Some(store));
+        assert_eq!(after.entries, BTreeMap::from([(b, Some(b"handle".to_vec())), (c, None)]));
+    }
+
+    #[tokio::test]
+    async fn a_torn_tail_is_cut_and_the_log_goes_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut ids = IdSource::above([]);
+        let kept = ids.draw().unwrap();
+        let log = open(dir.path()).await.unwrap();
+        log.begin(kept).await.unwrap();
+        drop(log);
+        let path = dir.path().join("job.0.pending");
+        let whole = fs::read(&path).unwrap();
+        fs::write(&path, [&whole[..], &[45, 0, 0, 0, 210]].concat()).unwrap();
+        let next = ids.draw().unwrap();
+        let log = open(dir.path()).await.unwrap();
+        log.begin(next).await.unwrap();
+        drop(log);
+        let entries = open(dir.path()).await.unwrap().contents().entries;
+        assert_eq!(entries.into_keys().collect::<Vec<_>>(), [kept, next]);
+    }
+
+    #[tokio::test]
+    async fn damage_is_refused_with_file_and_offset() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut ids = IdSource::above([]);
+        let log = open(dir.path()).await.unwrap();
+        for _ in 0..3 {
+            log.begin(ids.draw().unwrap()).await.unwrap();
+        }
+        drop(log);
+        let path = dir.path().join("job.0.pending");
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[50] ^= 0x10;
+        fs::write(&path, bytes).unwrap();
+        let Err(PendingError::Damaged { path: named, offset, .. }) = open(dir.path()).await else { panic!("taken") };
+        assert_eq!((named.file_name(), offset), (path.file_name(), 27));
+    }
+
+    #[tokio::test]
+    async fn a_long_life_does_not_make_a_long_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut ids = IdSource::above([]);
+        let log = open(dir.path()).await.unwrap();
+        let kept = ids.draw().unwrap();
+        log.begin(kept).await.unwrap();
+        for _ in 0..1000 {
+            let id = ids.draw().unwrap();
+            log.begin(id).await.unwrap();
+            log.attach(id, vec![7; 100]).await.unwrap();
+            log.remove(id).await.unwrap();
+        }
+        drop(log);
+        let length = fs::metadata(dir.path().join("job.0.pending")).unwrap().len();
+        assert!(length < 8192 + 200, "{length}");
+        assert_eq!(open(dir.path()).await.unwrap().contents().entries, BTreeMap::from([(kept, None)]));
+    }
+
+    #[tokio::test]
+    async fn a_second_open_in_one_process_shares_the_first_ones_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let (first, second) = (open(dir.path()).await.unwrap(), open(dir.path()).await.unwrap());
+        first.begin(IdSource::above([]).draw().unwrap()).await.unwrap();
+        assert_eq!(second.contents().entries.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_second_process_is_kept_out_until_the_first_one_ends() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock_path = dir.path().join("job.0.lock");
+        fs::write(&lock_path, "").unwrap();
+        // `flock` says when it holds the lock, and holds it until its input ends.
+        let mut holder = Command::new("flock")
+            .arg(&lock_path)
+            .args(["sh", "-c", "echo held; cat"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = [0; 5];
+        holder.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+        assert!(matches!(open(dir.path()).await, Err(PendingError::Locked { path }) if path.ends_with("job.0.lock")));
+        drop(holder.stdin.take());
+        holder.wait().unwrap();
+        assert!(open(dir.path()).await.is_ok());
+    }
+}
