@@ -10,6 +10,7 @@ use crate::{
     effect::Revision,
     record::Key,
     step::{Refusal, Step},
+    transaction::Transaction,
 };
 
 /// Most transactions in the answer to `open`; the rest by list.
@@ -108,15 +109,18 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Aborts what older epochs left OPEN, ascending by id; what is PREPARED is never touched.
+    /// Aborts, ascending by id, what older epochs left OPEN and what is past its deadline; `open` touches nothing else
+    /// that is PREPARED.
     fn fence_older(&mut self, name: &ClientName) {
-        self.expire_all_due(name);
         let Some(client) = self.client(name) else { return };
-        let epoch = client.record.epoch;
-        let open = |t: &crate::transaction::Transaction| t.record.state == TxnState::Open && t.record.epoch < epoch;
-        let older: Vec<TxnId> = client.txns.iter().filter(|(_, t)| open(t)).map(|(id, _)| *id).collect();
-        for id in older {
-            self.decide(name, id, Outcome::Aborted, EndReason::Fenced);
+        let (epoch, now) = (client.record.epoch, self.now.uptime);
+        let is_older = |t: &Transaction| t.record.state == TxnState::Open && t.record.epoch < epoch;
+        let ends = client.txns.iter().filter(|(_, t)| t.is_due(now) || is_older(t));
+        let ids: Vec<TxnId> = ends.map(|(id, _)| *id).collect();
+        for id in ids {
+            if !self.expire_if_due(name, id) {
+                self.decide(name, id, Outcome::Aborted, EndReason::Fenced);
+            }
         }
     }
 
