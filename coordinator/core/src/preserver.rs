@@ -185,6 +185,13 @@ impl TransactionMetadataPreserver {
         self.clients.get(client)?.entries.get(&id)
     }
 
+    /// What is told about an outcome changes with this step.
+    pub(crate) fn note_change(&mut self, client: &ClientName, id: TxnId, at: Revision) {
+        if let Some(entry) = self.clients.get_mut(client).and_then(|kept| kept.entries.get_mut(&id)) {
+            entry.changed = at;
+        }
+    }
+
     /// All entries of a client by id; a live header's are among them.
     pub(crate) fn entries(&self, client: &ClientName) -> impl Iterator<Item = (TxnId, &Entry)> {
         self.clients.get(client).into_iter().flat_map(|kept| kept.entries.iter().map(|(id, e)| (*id, e)))

@@ -253,6 +253,8 @@ impl Step<'_> {
             if let Some(bytes) = old_payload {
                 self.engine.payload_bytes -= bytes.len() as u64;
                 self.touch(Key::Payload(name.clone(), old.txn_id), true);
+                // From here the old one is told without payload: that must not leave before this step is synced.
+                self.engine.preserver.note_change(name, old.txn_id, self.engine.revision);
             }
             self.trace_removed(name, old.txn_id);
         }
