@@ -38,6 +38,14 @@ impl Page {
     }
 }
 
+impl TxnFilter {
+    /// Whether transactions of this client may match.
+    fn takes(&self, client: &ClientName) -> bool {
+        self.client.as_ref().is_none_or(|wanted| wanted == client)
+            && self.client_prefix.as_deref().is_none_or(|prefix| client.as_str().starts_with(prefix))
+    }
+}
+
 /// Names from a prefix on, behind the last one seen.
 fn names_from<'a>(prefix: &'a str, after: Option<&'a ClientName>) -> (Bound<&'a str>, Bound<&'a str>) {
     let from = match after {
@@ -87,6 +95,9 @@ impl Step<'_> {
     pub(crate) fn list_txns(&mut self, filter: &TxnFilter, page: &Page) -> Result<List<Txn>, Refusal> {
         let size = page.size();
         let mut position = page.txn_position()?;
+        if position.as_ref().is_some_and(|(client, _)| !filter.takes(client)) {
+            return Err(bad_token());
+        }
         let mut items = Vec::new();
         let mut budget = PayloadBudget::new();
         for _ in 0..MAX_VISITS {
@@ -119,7 +130,7 @@ impl Step<'_> {
         }
         let after = position.map(|(client, _)| client);
         let client = match &filter.client {
-            Some(client) => Some(client).filter(|_| after.is_none())?,
+            Some(client) => Some(client).filter(|_| after.is_none() && filter.takes(client))?,
             None => {
                 let prefix = filter.client_prefix.as_deref().unwrap_or_default();
                 let names = names_from(prefix, after);
