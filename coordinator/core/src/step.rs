@@ -282,7 +282,7 @@ fn ended_view(client: &ClientName, id: TxnId, outcome: Outcome) -> Txn {
 }
 
 /// An outcome as the preserver tells it.
-pub(crate) fn preserved_view(client: &ClientName, id: TxnId, entry: &Entry) -> Txn {
+fn preserved_view(client: &ClientName, id: TxnId, entry: &Entry) -> Txn {
     Txn {
         preserved: true,
         checkpoint_id: entry.checkpoint_id,

@@ -7,7 +7,7 @@ use ratified_protocol::{ClientItem, ClientName, Code, List, Outcome, Problem, Tx
 use crate::{
     calls::open::PayloadBudget,
     effect::{Page, Revision, TxnFilter},
-    step::{Refusal, Step, preserved_view},
+    step::{Refusal, Step},
 };
 
 const DEFAULT_PAGE_SIZE: u64 = 50;
@@ -162,7 +162,7 @@ impl Step<'_> {
             let entry = self.engine.preserver.lookup(name, id)?;
             let ended = entry.terminal?.ended;
             let wanted = Some(entry.outcome.terminal()) == filter.state && old_enough(ended);
-            return wanted.then(|| preserved_view(name, id, entry));
+            return self.tell(name, id).filter(|_| wanted).map(|(txn, _)| txn);
         }
         let txn = self.txn(name, id)?;
         let wanted = filter.state.is_none_or(|state| state == txn.record.state) && old_enough(txn.record.begun);
