@@ -30,7 +30,16 @@ impl Step<'_> {
             TxnCall::Resolve(request) => self.resolve(name, id, request),
         };
         self.engine.stats.replays += u64::from(result.as_ref().is_ok_and(|told| told.txn.replayed));
-        result
+        result.map_err(|refusal| self.with_live_txn(name, id, refusal))
+    }
+
+    /// Every refusal about a transaction that is there tells it, one for the epoch too.
+    fn with_live_txn(&self, name: &ClientName, id: TxnId, mut refusal: Refusal) -> Refusal {
+        if let Some(txn) = self.txn(name, id).filter(|_| refusal.problem.txn.is_none()) {
+            refusal.problem = refusal.problem.with_txn(txn.view(name, id, self.now.uptime));
+            refusal.after = refusal.after.max(txn.changed);
+        }
+        refusal
     }
 
     /// Answers a call about one transaction, or parks it until the transaction is terminal.
