@@ -4,12 +4,15 @@
 //! decision. Every COMMITTING and ABORTING header goes on where it stood, and every deadline gets one full new period,
 //! since downtime counts for nothing.
 
+mod contradictions;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use ratified_protocol::{ClientName, Outcome, ParticipantName, TxnId, TxnState};
+use ratified_protocol::{ClientName, Outcome, ParticipantName, TxnId};
 use thiserror::Error;
 
+use self::contradictions::{Header, check_client, check_header, check_outcome};
 use crate::{
     client::Client,
     effect::{Effect, Now, Revision},
@@ -91,7 +94,7 @@ impl Recovery {
         for (name, record) in std::mem::take(&mut self.participants) {
             engine.participants.set_record(name, record);
         }
-        self.restore_clients(&mut engine);
+        self.restore_clients(&mut engine)?;
         self.restore_preserver(&mut engine)?;
         let ending = self.restore_transactions(&mut engine, now)?;
         self.refuse_orphans()?;
@@ -109,8 +112,10 @@ impl Recovery {
         Ok((engine, effects))
     }
 
-    fn restore_clients(&mut self, engine: &mut Engine) {
+    fn restore_clients(&mut self, engine: &mut Engine) -> Result<(), RecoveryError> {
         for (name, record) in std::mem::take(&mut self.clients) {
+            check_client(&record)
+                .map_err(|problem| RecoveryError { place: format!("client {name}"), problem: problem.to_owned() })?;
             engine.tombstones += usize::from(record.forgotten);
             let mut client = Client::from_record(record);
             client.record.newest_txn_id = client.record.newest_txn_id.max(client.record.evicted_through);
@@ -125,6 +130,7 @@ impl Recovery {
             }
             engine.clients.insert(name, client);
         }
+        Ok(())
     }
 
     fn restore_preserver(&mut self, engine: &mut Engine) -> Result<(), RecoveryError> {
@@ -138,9 +144,7 @@ impl Recovery {
             if self.transactions.contains_key(&(name.clone(), id)) {
                 return Err(damaged("outcome", &name, id, "its transaction is still live"));
             }
-            if record.termination <= last {
-                return Err(damaged("outcome", &name, id, "its place in the order of termination is taken"));
-            }
+            check_outcome(client, id, &record, last).map_err(|problem| damaged("outcome", &name, id, problem))?;
             last = record.termination;
             client.record.newest_txn_id = client.record.newest_txn_id.max(Some(id));
             engine.preserver.restore(&name, id, record);
@@ -151,14 +155,20 @@ impl Recovery {
     /// Returns the transactions that were ending.
     fn restore_transactions(&mut self, engine: &mut Engine, now: Now) -> Result<Vec<TxnKey>, RecoveryError> {
         let mut ending = Vec::new();
+        let mut decisions = BTreeSet::new();
         for ((name, id), record) in std::mem::take(&mut self.transactions) {
             let key = (name.clone(), id);
             let Some(client) = engine.clients.get_mut(&name) else {
                 return Err(damaged("transaction", &name, id, "its client is missing"));
             };
-            check_header(client, &name, id, &record)?;
             let payload = self.payloads.remove(&key);
             let acks = self.acks.remove(&key).unwrap_or_default();
+            let header = Header { id, record: &record, acks: &acks, has_payload: payload.is_some() };
+            check_header(client, &header, &engine.participants)
+                .map_err(|problem| damaged("transaction", &name, id, problem))?;
+            if record.decision.is_some_and(|decision| !decisions.insert(decision.number)) {
+                return Err(damaged("transaction", &name, id, "its decision's number is taken"));
+            }
             let mut txn = Transaction { record, acks, payload, deadline: None, changed: Revision::default() };
             txn.deadline = txn.period_from(now.uptime);
             if let Some(decision) = txn.record.decision {
@@ -198,35 +208,6 @@ impl Step<'_> {
             }
         }
     }
-}
-
-fn check_header(
-    client: &Client,
-    name: &ClientName,
-    id: TxnId,
-    record: &TransactionRecord,
-) -> Result<(), RecoveryError> {
-    let refuse = |problem: &str| Err(damaged("transaction", name, id, problem));
-    if record.state.is_terminal() {
-        return refuse("a terminal transaction has no header");
-    }
-    if record.state.outcome().is_some() != record.decision.is_some() {
-        return refuse("its state and its decision contradict each other");
-    }
-    if record.epoch > client.record.epoch {
-        return refuse("its epoch is greater than its client's");
-    }
-    if record.state == TxnState::Open && record.epoch < client.record.epoch {
-        return refuse("it is OPEN although a newer epoch was opened");
-    }
-    let last = client.record.last_committed.map(|last| last.txn_id);
-    if record.state.outcome() == Some(Outcome::Committed) && last < Some(id) {
-        return refuse("it is committed, and newer than its client's last commit");
-    }
-    if client.record.forgotten {
-        return refuse("its client was forgotten");
-    }
-    Ok(())
 }
 
 /// The preserver's entry of a header that was ending: step 3 of the chain, taken again.
