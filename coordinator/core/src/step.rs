@@ -118,7 +118,7 @@ impl<'a> Step<'a> {
         self.engine.dirty.entry(key).or_insert(existed);
     }
 
-    /// The revision that a change made now belongs to.
+    /// A client's record has changed in this step.
     pub(crate) fn touch_client(&mut self, name: &ClientName) {
         self.touch(Key::Client(name.clone()), true);
         self.note_activity(name);
