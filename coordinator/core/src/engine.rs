@@ -153,7 +153,14 @@ impl Engine {
         keys.iter().filter_map(|key| self.record_at(key)).collect()
     }
 
-    pub(crate) fn record_at(&self, key: &Key) -> Option<Record> {
+    /// The keys the batch at hand has touched so far. For tests and simulations, which check every change at the step
+    /// that makes it.
+    pub fn touched(&self) -> impl Iterator<Item = &Key> {
+        self.dirty.keys()
+    }
+
+    /// What lies at one key, as [`Engine::records`] has it.
+    pub fn record_at(&self, key: &Key) -> Option<Record> {
         match key {
             Key::Client(name) => Some(Record::Client(name.clone(), self.clients.get(name)?.record.clone())),
             Key::Transaction(name, id) => {
