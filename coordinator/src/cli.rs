@@ -1,0 +1,198 @@
+//! The command line.
+
+use std::{
+    fs, io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use ratified_coordinator::{Config, Coordinator, Handle, Sources};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+/// The configuration was refused.
+const EXIT_CONFIG: u8 = 2;
+/// It did not start: the directory is in use, the address is taken, or what is stored was refused.
+const EXIT_START: u8 = 1;
+/// The store failed while serving.
+const EXIT_STORAGE: u8 = 3;
+
+/// The Ratified transaction coordinator.
+#[derive(Debug, Parser)]
+#[command(name = "ratifyd", version, about, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve until SIGTERM or SIGINT. Exit codes: 0 stopped, 1 not started, 2 configuration refused, 3 store failed.
+    Serve {
+        #[command(flatten)]
+        settings: Settings,
+        /// Write the bound address to this file once it is listened on.
+        #[arg(long, value_name = "FILE")]
+        port_file: Option<PathBuf>,
+        /// How log lines are written to stderr; the environment variable RATIFIED_LOG filters them (default: info).
+        #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+        log_format: LogFormat,
+    },
+    /// Print the effective configuration, and what each key takes, as a TOML file.
+    CheckConfig {
+        #[command(flatten)]
+        settings: Settings,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Settings {
+    /// A TOML file; the environment (RATIFIED_<KEY>) and flags win over it.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where everything durable lies.
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// Where to listen; port 0 takes a free one.
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<String>,
+    /// Listen where other machines reach, without authentication.
+    #[arg(long)]
+    insecure_allow_remote: bool,
+    /// Set any key of the configuration; may be given more than once.
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = parse_pair)]
+    set: Vec<(String, String)>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum LogFormat {
+    Text,
+    Json,
+}
+
+fn parse_pair(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("must be KEY=VALUE")?;
+    Ok((key.trim().to_owned(), value.trim().to_owned()))
+}
+
+/// Carries the command out.
+pub(crate) fn run(cli: Cli) -> ExitCode {
+    match cli.command {
+        Command::CheckConfig { settings } => match settings.resolve() {
+            Ok((config, _)) => {
+                print!("{}", config.describe());
+                ExitCode::SUCCESS
+            }
+            Err(problem) => refuse(EXIT_CONFIG, &problem),
+        },
+        Command::Serve { settings, port_file, log_format } => match settings.resolve() {
+            Ok((config, unknown)) => {
+                log_to_stderr(log_format);
+                for variable in unknown {
+                    tracing::warn!(variable, "the environment variable names no key of the configuration");
+                }
+                serve(config, port_file)
+            }
+            Err(problem) => refuse(EXIT_CONFIG, &problem),
+        },
+    }
+}
+
+fn refuse(code: u8, problem: &str) -> ExitCode {
+    eprintln!("ratifyd: {problem}");
+    ExitCode::from(code)
+}
+
+impl Settings {
+    fn resolve(&self) -> Result<(Config, Vec<String>), String> {
+        let mut sources = Sources { environment: std::env::vars().collect(), ..Sources::default() };
+        if let Some(path) = &self.config {
+            let text = fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+            sources.file = Some((path.clone(), text));
+        }
+        sources.flags = self.set.clone();
+        if let Some(dir) = &self.data_dir {
+            sources.flags.push(("data_dir".to_owned(), dir.display().to_string()));
+        }
+        if let Some(listen) = &self.listen {
+            sources.flags.push(("listen".to_owned(), listen.clone()));
+        }
+        if self.insecure_allow_remote {
+            sources.flags.push(("insecure_allow_remote".to_owned(), true.to_string()));
+        }
+        let config = sources.resolve().map_err(|e| e.to_string())?;
+        let ours = ["RATIFIED_LOG"];
+        let unknown = sources.unknown_variables().into_iter().filter(|v| !ours.contains(v)).map(str::to_owned);
+        Ok((config, unknown.collect()))
+    }
+}
+
+fn log_to_stderr(format: LogFormat) {
+    let filter = EnvFilter::try_from_env("RATIFIED_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(false);
+    match format {
+        LogFormat::Text => lines.init(),
+        LogFormat::Json => lines.json().init(),
+    }
+}
+
+fn serve(config: Config, port_file: Option<PathBuf>) -> ExitCode {
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(e) => return refuse(EXIT_START, &format!("the runtime cannot be started: {e}")),
+    };
+    let code = runtime.block_on(serve_until_told(config, port_file.as_deref()));
+    // A sync that never ends must not keep the process.
+    runtime.shutdown_background();
+    code
+}
+
+async fn serve_until_told(config: Config, port_file: Option<&Path>) -> ExitCode {
+    let (mut terminate, mut interrupt) = match (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) {
+        (Ok(terminate), Ok(interrupt)) => (terminate, interrupt),
+        (Err(e), _) | (_, Err(e)) => return refuse(EXIT_START, &format!("signals cannot be caught: {e}")),
+    };
+    let mut handle = match Coordinator::listen(config).await {
+        Ok(handle) => handle,
+        Err(e) => return refuse(EXIT_START, &e.to_string()),
+    };
+    let address = handle.local_addr();
+    tracing::info!(%address, "listening");
+    if let Some(path) = port_file
+        && let Err(e) = write_atomically(path, address)
+    {
+        return refuse(EXIT_START, &format!("{}: {e}", path.display()));
+    }
+    tokio::select! {
+        loaded = handle.loaded() => if let Err(e) = loaded {
+            return refuse(EXIT_START, &e.to_string());
+        },
+        _ = terminate.recv() => return ExitCode::SUCCESS,
+        _ = interrupt.recv() => return ExitCode::SUCCESS,
+    }
+    tracing::info!("ready");
+    tokio::select! {
+        _ = handle.wait() => {}
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    stop(handle).await
+}
+
+async fn stop(handle: Handle) -> ExitCode {
+    match handle.shutdown().await {
+        Ok(()) => {
+            tracing::info!("stopped");
+            ExitCode::SUCCESS
+        }
+        Err(failure) => refuse(EXIT_STORAGE, &failure.to_string()),
+    }
+}
+
+fn write_atomically(path: &Path, address: SocketAddr) -> io::Result<()> {
+    let unfinished = path.with_extension("unfinished");
+    fs::write(&unfinished, format!("{address}\n"))?;
+    fs::rename(&unfinished, path)
+}

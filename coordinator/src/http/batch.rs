@@ -1,0 +1,14 @@
+//! Many operations of one client in one durable write.
+
+use ratified_core::Request;
+use ratified_protocol::{BatchItem, BatchRequest, Problem, decode_body};
+
+use super::target::Target;
+
+/// `POST /v1/clients/{clientName}/batch`
+pub(super) fn batch(mut target: Target, body: &[u8]) -> Result<Request, Problem> {
+    let request = decode_body::<BatchRequest>(body)?;
+    let ordered = request.is_ordered();
+    let items = request.operations.into_iter().map(BatchItem::parse).collect();
+    Ok(Request::Batch { client: target.client()?, items, ordered })
+}

@@ -1,0 +1,21 @@
+//! Calls about a client.
+
+use ratified_core::Request;
+use ratified_protocol::{ForgetRequest, OpenRequest, Problem, decode_body};
+
+use super::target::Target;
+
+/// `POST /v1/clients/{clientName}/open`
+pub(super) fn open(mut target: Target, body: &[u8]) -> Result<Request, Problem> {
+    Ok(Request::Open { client: target.client()?, body: decode_body::<OpenRequest>(body)? })
+}
+
+/// `POST /v1/clients/{clientName}/forget`
+pub(super) fn forget(mut target: Target, body: &[u8]) -> Result<Request, Problem> {
+    Ok(Request::Forget { client: target.client()?, reason: decode_body::<ForgetRequest>(body)?.reason })
+}
+
+/// `GET /v1/clients`
+pub(super) fn list(target: Target, _body: &[u8]) -> Result<Request, Problem> {
+    Ok(Request::Clients { prefix: target.prefix, page: target.page })
+}

@@ -1,0 +1,102 @@
+//! The state that all handlers share: whether the coordinator may be asked yet, and where.
+
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use axum::Router;
+use ratified_protocol::{Code, Problem, StoreId};
+
+use crate::{config::Config, metrics::Metrics, writer::Inbox};
+
+/// The bounds of requests.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RequestLimits {
+    pub(super) max_body_bytes: usize,
+    pub(super) max_batch_body_bytes: usize,
+    read_timeout_ms: u64,
+}
+
+impl RequestLimits {
+    pub(super) fn read_timeout(&self) -> Duration {
+        Duration::from_millis(self.read_timeout_ms)
+    }
+}
+
+#[derive(Debug)]
+struct Shared {
+    serving: OnceLock<(Arc<Inbox>, StoreId)>,
+    closed: OnceLock<Code>,
+    limits: RequestLimits,
+    metrics: Arc<Metrics>,
+}
+
+/// The HTTP side of a coordinator: answers `COORDINATOR_LOADING` until it is given an inbox. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Frontend(Arc<Shared>);
+
+impl Frontend {
+    /// A frontend that is loading.
+    pub fn new(config: &Config) -> Self {
+        Self::with_metrics(config, Arc::new(Metrics::new()))
+    }
+
+    pub(crate) fn with_metrics(config: &Config, metrics: Arc<Metrics>) -> Self {
+        let limits = RequestLimits {
+            max_body_bytes: config.max_body_bytes,
+            max_batch_body_bytes: config.max_batch_body_bytes,
+            read_timeout_ms: config.read_timeout_ms,
+        };
+        Self(Arc::new(Shared { serving: OnceLock::new(), closed: OnceLock::new(), limits, metrics }))
+    }
+
+    /// The load is done: requests go to this inbox from now on. Only the first call counts.
+    pub fn open(&self, inbox: Arc<Inbox>, store_id: StoreId) {
+        let _ = self.0.serving.set((inbox, store_id));
+        // Closing looks for an inbox after it has left its code, so that one of the two always sees the other.
+        if let Some(code) = self.0.closed.get() {
+            self.close(*code);
+        }
+    }
+
+    /// Nothing more is served; this code says why. Only the first call counts.
+    pub fn close(&self, code: Code) {
+        let _ = self.0.closed.set(code);
+        if let Some((inbox, _)) = self.0.serving.get() {
+            inbox.close(code);
+        }
+    }
+
+    /// The router; to be served on any listener.
+    pub fn router(&self) -> Router {
+        super::router(self)
+    }
+
+    /// Which store answers, once it is loaded.
+    pub fn store_id(&self) -> Option<StoreId> {
+        self.0.serving.get().map(|(_, id)| *id)
+    }
+
+    pub(super) fn limits(&self) -> &RequestLimits {
+        &self.0.limits
+    }
+
+    pub(super) fn inbox(&self) -> Result<&Arc<Inbox>, Problem> {
+        if let Some(code) = self.0.closed.get() {
+            return Err(super::closed(*code));
+        }
+        let loading = || Problem::new(Code::CoordinatorLoading, "what is stored is still being read back");
+        self.0.serving.get().map(|(inbox, _)| inbox).ok_or_else(loading)
+    }
+
+    /// The numbers as they are now; those of the last time when the writer has ended.
+    pub(super) async fn render_metrics(&self) -> String {
+        if let Some((inbox, _)) = self.0.serving.get()
+            && let Ok((stats, gauges)) = inbox.probe().await
+        {
+            self.0.metrics.observe(&stats, &gauges, inbox.len());
+        }
+        self.0.metrics.render()
+    }
+}

@@ -1,0 +1,162 @@
+//! The protocol over HTTP. Handlers read, hand over to the writer and wait; they decide nothing.
+//!
+//! Refusals come in this order: path and method; body size; media type; JSON and fields; loading; then the engine's.
+
+mod batch;
+mod body;
+mod clients;
+mod connections;
+mod frontend;
+mod operations;
+mod participants;
+mod preserver;
+mod problem;
+mod routes;
+mod target;
+mod transactions;
+
+pub(crate) use connections::{Bounds, serve as serve_connections};
+pub use frontend::Frontend;
+pub use operations::OPENAPI;
+
+use std::time::Duration;
+
+use axum::{
+    Router,
+    body::Body,
+    extract::{RawPathParams, Request, rejection::RawPathParamsRejection},
+    http::{HeaderValue, Method, StatusCode, header},
+    middleware,
+    response::Response,
+    routing::any,
+};
+use ratified_core::Answer;
+use ratified_protocol::{Code, Problem, STORE_HEADER};
+
+use self::{
+    problem::{empty, json, refuse},
+    routes::{Action, RESOURCES, Resource, Takes},
+    target::Target,
+};
+use crate::writer::Refused;
+
+/// The router of a coordinator.
+pub(crate) fn router(frontend: &Frontend) -> Router {
+    let mut router = Router::new();
+    for resource in RESOURCES {
+        let frontend = frontend.clone();
+        let serve = move |params: Result<RawPathParams, RawPathParamsRejection>, request: Request| {
+            let frontend = frontend.clone();
+            async move {
+                match serve(&frontend, resource, params, request).await {
+                    Ok(response) => response,
+                    Err(problem) => refuse(&problem),
+                }
+            }
+        };
+        router = router.route(resource.path, any(serve));
+    }
+    let signature = frontend.clone();
+    router.fallback(no_such_path).layer(middleware::map_response(move |response| sign(signature.clone(), response)))
+}
+
+async fn no_such_path(request: Request) -> Response {
+    refuse(&Problem::new(Code::RouteNotFound, format!("{}: there is no such path", request.uri().path())))
+}
+
+/// Every answer names its store once that is known, and is nobody's to keep: what is absent today may be there
+/// tomorrow.
+async fn sign(frontend: Frontend, mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    let store = frontend.store_id().and_then(|id| HeaderValue::try_from(id.to_string()).ok());
+    if let Some(store) = store {
+        headers.insert(STORE_HEADER, store);
+    }
+    response
+}
+
+async fn serve(
+    frontend: &Frontend,
+    resource: &'static Resource,
+    params: Result<RawPathParams, RawPathParamsRejection>,
+    request: Request,
+) -> Result<Response, Problem> {
+    if request.method() == Method::OPTIONS {
+        return Ok(with_allow(empty(StatusCode::NO_CONTENT), resource));
+    }
+    let Some(route) = resource.route(request.method().as_str()) else {
+        let detail = format!("{} does not take {}", request.uri().path(), request.method());
+        return Ok(with_allow(refuse(&Problem::new(Code::MethodNotAllowed, detail)), resource));
+    };
+    let target = Target::parse(route, params, request.uri().query())?;
+    let (max_bytes, timeout) = match route.takes {
+        Takes::Nothing => (0, Duration::ZERO),
+        Takes::Body => (frontend.limits().max_body_bytes, frontend.limits().read_timeout()),
+        Takes::Batch => (frontend.limits().max_batch_body_bytes, frontend.limits().read_timeout()),
+    };
+    let (parts, body) = request.into_parts();
+    let bytes = match route.takes {
+        Takes::Nothing => bytes::Bytes::new(),
+        Takes::Body | Takes::Batch => body::read(&parts.headers, body, max_bytes, timeout).await?,
+    };
+    match route.action {
+        Action::Operation(operation) => operations::answer(frontend, operation).await,
+        Action::Engine(parse) => {
+            let request = parse(target, &bytes)?;
+            ask(frontend, request, bytes.len()).await
+        }
+    }
+}
+
+fn with_allow(mut response: Response<Body>, resource: &Resource) -> Response {
+    if let Ok(allow) = HeaderValue::try_from(resource.allow()) {
+        response.headers_mut().insert(header::ALLOW, allow);
+    }
+    response
+}
+
+/// Hands a request over and waits. The step is done even if nobody waits for it any more.
+async fn ask(frontend: &Frontend, request: ratified_core::Request, bytes: usize) -> Result<Response, Problem> {
+    let inbox = frontend.inbox()?;
+    let answer = inbox.submit(request, bytes).map_err(|refused| match refused {
+        Refused::Full => Problem::new(Code::Overloaded, "too many requests are waiting; ask again later"),
+        Refused::Closed(code) => closed(code),
+    })?;
+    // A writer that ends without an answer has lost the store.
+    match answer.await.unwrap_or(Err(Code::StorageUnavailable)) {
+        Ok(answer) => respond(answer),
+        Err(code) => Err(closed(code)),
+    }
+}
+
+fn closed(code: Code) -> Problem {
+    let detail = match code {
+        Code::ShuttingDown => "the coordinator is stopping; send the same request again",
+        Code::TransactionPreserverClosed => "the decision is durable, but the store failed before it was preserved",
+        _ => "the store failed, and what was asked may already be on disk; send the same request again",
+    };
+    Problem::new(code, detail)
+}
+
+fn respond(answer: Answer) -> Result<Response, Problem> {
+    match answer {
+        Answer::Txn(success, txn) => {
+            json(StatusCode::from_u16(success.status()).unwrap_or(StatusCode::OK), txn.as_ref())
+        }
+        Answer::Open(open) => json(StatusCode::OK, open.as_ref()),
+        Answer::Batch(batch) => json(StatusCode::OK, &batch),
+        Answer::Decisions(decisions) => json(StatusCode::OK, &decisions),
+        Answer::Participant(participant) => json(StatusCode::OK, &participant),
+        Answer::Preserver(preserver) => json(StatusCode::OK, preserver.as_ref()),
+        Answer::Preserved(outcome) => json(StatusCode::OK, &outcome),
+        Answer::Clients(clients) => json(StatusCode::OK, &clients),
+        Answer::Txns(txns) => json(StatusCode::OK, &txns),
+        Answer::Client(client) => json(StatusCode::OK, client.as_ref()),
+        Answer::Problem(problem) => Err(*problem),
+    }
+}
+
+#[cfg(test)]
+#[path = "http_tests.rs"]
+mod tests;

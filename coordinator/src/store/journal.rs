@@ -1,0 +1,241 @@
+//! What is done to the engine's journal before the engine may touch it.
+//!
+//! The engine takes everything behind a record it cannot read for a torn tail and cuts it, and the sequence number of
+//! a batch is not under its checksum. So the journals are first read here: a record that cannot be read while whole
+//! ones follow, and a batch number or sequence number out of order, are damage, and refused.
+
+use std::{
+    fs::{self, File},
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use super::{
+    StoreError,
+    codec::{self, Entry, Meta},
+};
+
+const EXTENSION: &str = "jnl";
+const START: u8 = 1;
+const ITEM: u8 = 2;
+const END: u8 = 3;
+const CLEAR: u8 = 4;
+const TRAILER: &[u8; 4] = b"FJL\x03";
+/// Sequence numbers between neighbours differ by a few; a step like this is a damaged number.
+const MAX_STEP: u64 = 1 << 32;
+
+/// The engine's journals, oldest first; the last one is written to.
+pub(super) fn list(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    let mut found = Vec::new();
+    let entries = match fs::read_dir(dir) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(file_error("list", dir))?,
+    };
+    for entry in entries {
+        let path = entry.map_err(file_error("list", dir))?.path();
+        if path.extension().is_some_and(|e| e == EXTENSION) {
+            let number = path.file_stem().and_then(|s| s.to_str()).and_then(|s| s.parse::<u64>().ok());
+            let number = number.ok_or_else(|| damaged(&path, 0, "its name is not a number"))?;
+            found.push((number, path));
+        }
+    }
+    found.sort();
+    Ok(found.into_iter().map(|(_, path)| path).collect())
+}
+
+/// Reads every journal and refuses damage before the tail.
+pub(super) fn inspect(journals: &[PathBuf]) -> Result<(), StoreError> {
+    let mut order = Order::default();
+    for path in journals {
+        let bytes = read_without_padding(path).map_err(file_error("read", path))?;
+        let mut at = 0;
+        while let Some(batch) = read_batch(&bytes, at) {
+            order.follow(&batch).map_err(|problem| damaged(path, at, problem))?;
+            at = batch.end;
+        }
+        let rest = bytes.get(at..).unwrap_or_default();
+        if let Some(whole) = find_trailer(rest) {
+            let problem = format!("cannot be read, but a whole record ends {whole} bytes further on");
+            return Err(damaged(path, at, problem));
+        }
+    }
+    Ok(())
+}
+
+/// Copies the journals to `to`, durably, unless a copy is already there: opening the store may cut the originals, and
+/// the oldest copy is the one that was found.
+pub(super) fn set_aside(journals: &[PathBuf], to: &Path) -> Result<(), StoreError> {
+    if to.exists() {
+        return Ok(());
+    }
+    let unfinished = to.with_extension("unfinished");
+    if unfinished.exists() {
+        fs::remove_dir_all(&unfinished).map_err(file_error("remove", &unfinished))?;
+    }
+    fs::create_dir_all(&unfinished).map_err(file_error("make", &unfinished))?;
+    for path in journals {
+        let copy = unfinished.join(path.file_name().unwrap_or_default());
+        copy_without_padding(path, &copy).map_err(file_error("copy to", &copy))?;
+    }
+    sync_dir(&unfinished)?;
+    fs::rename(&unfinished, to).map_err(file_error("rename to", to))?;
+    sync_dir(to.parent().unwrap_or(to))
+}
+
+/// Begins a new journal, so that the engine takes the ones before for full: it replays them into new synced tables and
+/// deletes them, and never again writes behind bytes of which nobody knows whether they reached the disk.
+pub(super) fn begin_new(dir: &Path, journals: &[PathBuf]) -> Result<(), StoreError> {
+    let Some(last) = journals.last() else {
+        return Ok(());
+    };
+    let number = last.file_stem().and_then(|s| s.to_str()).and_then(|s| s.parse::<u64>().ok()).unwrap_or_default();
+    let path = dir.join(format!("{}.{EXTENSION}", number.saturating_add(1)));
+    let file = File::create_new(&path).map_err(file_error("make", &path))?;
+    file.sync_all().map_err(file_error("sync", &path))?;
+    sync_dir(dir)
+}
+
+/// Makes the names in a directory durable.
+pub(super) fn sync_dir(dir: &Path) -> Result<(), StoreError> {
+    File::open(dir).and_then(|d| d.sync_all()).map_err(file_error("sync", dir))
+}
+
+/// Names a file operation that failed.
+pub(super) fn file_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError + use<> {
+    let path = path.to_owned();
+    move |source| StoreError::File { action, path, source }
+}
+
+fn damaged(path: &Path, at: usize, problem: impl Into<String>) -> StoreError {
+    StoreError::damaged(format!("{} at byte {at}", path.display()), problem)
+}
+
+// The engine allocates journals ahead; the zeros behind the last record are no concern of anybody. Whole blocks are
+// compared, since there are many.
+fn read_without_padding(path: &Path) -> io::Result<Vec<u8>> {
+    const ZEROS: [u8; 4096] = [0; 4096];
+    let mut bytes = fs::read(path)?;
+    let padding = bytes.rchunks(ZEROS.len()).take_while(|block| ZEROS.starts_with(block)).map(<[u8]>::len).sum();
+    bytes.truncate(bytes.len().saturating_sub(padding));
+    let end = bytes.iter().rposition(|b| *b != 0).map_or(0, |last| last + 1);
+    bytes.truncate(end);
+    Ok(bytes)
+}
+
+fn copy_without_padding(from: &Path, to: &Path) -> io::Result<()> {
+    let mut file = File::create(to)?;
+    file.write_all(&read_without_padding(from)?)?;
+    file.sync_all()
+}
+
+/// What a whole batch says about its place.
+struct JournalBatch {
+    sequence: u64,
+    number: Option<u64>,
+    end: usize,
+}
+
+#[derive(Default)]
+struct Order {
+    sequence: Option<u64>,
+    number: Option<u64>,
+}
+
+impl Order {
+    fn follow(&mut self, batch: &JournalBatch) -> Result<(), String> {
+        if let Some(before) = self.sequence {
+            let step = batch.sequence.saturating_sub(before);
+            if step == 0 || step > MAX_STEP {
+                return Err(format!("sequence number {} follows {before}", batch.sequence));
+            }
+        }
+        if let (Some(before), Some(number)) = (self.number, batch.number)
+            && before.checked_add(1) != Some(number)
+        {
+            return Err(format!("batch {number} follows batch {before}"));
+        }
+        self.sequence = Some(batch.sequence);
+        self.number = batch.number.or(self.number);
+        Ok(())
+    }
+}
+
+/// A whole batch at this place, or `None` if there is none. Checksums are left to the engine, which refuses to open
+/// when one is wrong.
+fn read_batch(bytes: &[u8], at: usize) -> Option<JournalBatch> {
+    let mut cursor = Cursor { bytes, at };
+    if cursor.byte()? != START {
+        return None;
+    }
+    let items = cursor.u32()?;
+    let sequence = cursor.u64()?;
+    let mut number = None;
+    for _ in 0..items {
+        match cursor.byte()? {
+            ITEM => {
+                let _type_and_compression = cursor.take(2)?;
+                let _keyspace = cursor.u64()?;
+                let key_bytes = usize::from(cursor.u16()?);
+                let _plain_bytes = cursor.u32()?;
+                let value_bytes = usize::try_from(cursor.u32()?).ok()?;
+                let key = cursor.take(key_bytes)?;
+                let value = cursor.take(value_bytes)?;
+                if let Ok(Entry::Meta(Meta::Batch(found))) = codec::decode(key, value) {
+                    number = Some(found);
+                }
+            }
+            CLEAR => {
+                cursor.u64()?;
+            }
+            _ => return None,
+        }
+    }
+    if cursor.byte()? != END {
+        return None;
+    }
+    let _checksum = cursor.u64()?;
+    if cursor.take(TRAILER.len())? != TRAILER {
+        return None;
+    }
+    Some(JournalBatch { sequence, number, end: cursor.at })
+}
+
+/// Where a whole record ends: a trailer, and behind it another record, padding or the end.
+fn find_trailer(bytes: &[u8]) -> Option<usize> {
+    let ends = bytes.windows(TRAILER.len()).enumerate().filter(|(_, w)| w == TRAILER).map(|(at, _)| at + TRAILER.len());
+    ends.into_iter().find(|end| matches!(bytes.get(*end), None | Some(&0 | &START)))
+}
+
+struct Cursor<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let end = self.at.checked_add(count)?;
+        let taken = self.bytes.get(self.at..end)?;
+        self.at = end;
+        Some(taken)
+    }
+
+    fn chunk<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.take(N)?.try_into().ok()
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        self.chunk::<1>().map(|[byte]| byte)
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.chunk().map(u16::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.chunk().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.chunk().map(u64::from_le_bytes)
+    }
+}

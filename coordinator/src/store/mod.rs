@@ -1,0 +1,146 @@
+//! What is durable: an ordered map from keys to values that takes atomic batches.
+//!
+//! A store knows bytes only; what they mean is [`codec`]'s. It is used by one thread at a time: first for the load,
+//! then by the thread that syncs.
+
+pub mod codec;
+mod embedded;
+mod journal;
+mod mark;
+mod memory;
+
+pub use embedded::{EmbeddedOptions, EmbeddedStore};
+pub use memory::MemoryStore;
+
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// One change of the map.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// Where.
+    pub key: Vec<u8>,
+    /// The new value; `None` removes the key, harmless when it is absent.
+    pub value: Option<Vec<u8>>,
+}
+
+/// Changes that become durable together or not at all, applied in order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Batch {
+    /// The number of this batch; each is one greater than the one before.
+    pub number: u64,
+    /// What changes.
+    pub changes: Vec<Change>,
+}
+
+impl Batch {
+    /// How many bytes the keys and values have in all.
+    pub fn bytes(&self) -> usize {
+        self.changes.iter().map(|c| c.key.len() + c.value.as_ref().map_or(0, Vec::len)).sum()
+    }
+}
+
+/// Takes one key and its value during a load; an error ends the load.
+pub type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), StoreError> + 'a;
+
+/// A durable map. Simulations and other engines implement this trait; the calls come in the order [`Store::load`] once,
+/// then [`Store::write`] and [`Store::sync`] in turn.
+pub trait Store: Send {
+    /// Visits everything, in order of keys. Once it has returned without error, all that was visited is durable, and
+    /// no crash may take any of it back (KAFKA-21349: nothing may be acted on that can still vanish).
+    ///
+    /// # Errors
+    /// The caller must refuse to start. What is on disk is kept as it was found, or a copy of it.
+    fn load(&mut self, visit: &mut Visit<'_>) -> Result<(), StoreError>;
+
+    /// Writes a batch. It survives a crash as a whole or not at all, and for sure only after the next
+    /// [`Store::sync`].
+    ///
+    /// # Errors
+    /// Always to be taken as indeterminate; the caller must stop and never write again.
+    fn write(&mut self, batch: Batch) -> Result<(), StoreError>;
+
+    /// Makes every written batch durable.
+    ///
+    /// # Errors
+    /// Always indeterminate; the caller must stop and never sync again: pages may look clean after a failed sync.
+    fn sync(&mut self) -> Result<(), StoreError>;
+}
+
+/// Why a store failed, or refuses.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// Another process serves this directory; determinate. The caller must stop that one, or use another directory.
+    #[error("{} is in use by another coordinator; stop that one first, or give this one a data directory of its own", path.display())]
+    Locked {
+        /// The data directory.
+        path: PathBuf,
+    },
+    /// What is stored cannot be what a coordinator wrote; determinate. The caller must restore a backup.
+    #[error("damaged or unknown data at {place}: {problem}")]
+    Damaged {
+        /// Where: a file and offset, or a key.
+        place: String,
+        /// What is wrong there.
+        problem: String,
+    },
+    /// Batches that had been acknowledged are gone; determinate. The caller must restore a backup, or the journal
+    /// that was set aside.
+    #[error(
+        "acknowledged data is missing: the store ends at batch {stored}, but batch {marked} had been synced; \
+         the journal as it was found is kept in {}", journal.display()
+    )]
+    Missing {
+        /// The last batch that is there.
+        stored: u64,
+        /// The last batch that is known to have been synced.
+        marked: u64,
+        /// Where the journal was copied before anything could change it.
+        journal: PathBuf,
+    },
+    /// Another process has loaded the store since; determinate. The caller must exit.
+    #[error("the store was loaded by another process: load {found} follows ours, {ours}")]
+    Superseded {
+        /// Our load.
+        ours: u64,
+        /// The load found.
+        found: u64,
+    },
+    /// A file operation before anything was served; determinate: nothing had been acknowledged by it.
+    #[error("{action} {}: {source}", path.display())]
+    File {
+        /// What was tried.
+        action: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// A write or sync failed: indeterminate, it may or may not have reached the disk.
+    #[error("{action} failed, whether it reached the disk is unknown: {problem}")]
+    Indeterminate {
+        /// What was tried.
+        action: &'static str,
+        /// Why not.
+        problem: String,
+    },
+}
+
+impl StoreError {
+    /// Damage at a place.
+    pub fn damaged(place: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self::Damaged { place: place.into(), problem: problem.into() }
+    }
+
+    /// A write or sync that failed.
+    pub fn indeterminate(action: &'static str, problem: impl ToString) -> Self {
+        Self::Indeterminate { action, problem: problem.to_string() }
+    }
+
+    /// Whether it is certain that nothing was changed by what failed.
+    pub fn is_determinate(&self) -> bool {
+        !matches!(self, Self::Indeterminate { .. })
+    }
+}

@@ -1,0 +1,136 @@
+//! From what is on disk to an engine that may serve.
+
+use ratified_core::{Engine, Limits, Now, Recovery, RecoveryError, Uptime};
+use ratified_protocol::StoreId;
+use thiserror::Error;
+use uuid::Uuid;
+
+use super::pipeline::{Pipeline, Room};
+use crate::{
+    clock::Clock,
+    store::{
+        Store, StoreError,
+        codec::{self, Entry, FORMAT, Meta},
+    },
+};
+
+/// Why a load is refused. The caller must not serve.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// The store cannot be read, or what is in it cannot be what a coordinator wrote.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The records contradict each other.
+    #[error("damaged data: {0}")]
+    Recovery(#[from] RecoveryError),
+}
+
+/// A loaded coordinator.
+#[derive(Debug)]
+pub struct Loaded {
+    /// Ready to step.
+    pub pipeline: Pipeline,
+    /// Which store, and which start of it.
+    pub store_id: StoreId,
+    /// How many records were read back.
+    pub records: u64,
+}
+
+/// What the meta records say.
+#[derive(Debug, Default)]
+struct Found {
+    format: Option<u64>,
+    cluster_id: Option<Uuid>,
+    loads: Option<u64>,
+    batch: Option<u64>,
+    uptime: Option<Uptime>,
+    records: u64,
+}
+
+/// Reads the store back, rebuilds the engine, and makes the start durable: the load record, with whatever recovery has
+/// to write, is synced before this returns. `new_cluster_id` names a store that is new.
+///
+/// # Errors
+/// The load is refused; nothing may be served.
+pub fn load(
+    store: &mut dyn Store,
+    limits: Limits,
+    room: Room,
+    clock: &dyn Clock,
+    new_cluster_id: Uuid,
+) -> Result<Loaded, LoadError> {
+    let (found, recovery) = read(store, limits)?;
+    let store_id = found.store_id(new_cluster_id)?;
+    clock.resume(found.uptime.unwrap_or_default());
+    let recovery = recovery.unwrap_or_else(|| Recovery::new(limits, store_id.loads));
+    let (engine, effects) = finish(recovery, clock.now())?;
+    let mut pipeline = Pipeline::new(engine, found.batch.unwrap_or_default(), effects, room)?;
+    let start = [Meta::Format(FORMAT), Meta::ClusterId(store_id.cluster_id), Meta::Loads(store_id.loads)];
+    if let Some(batch) = pipeline.seal_with(&start)? {
+        store.write(batch)?;
+        store.sync()?;
+        pipeline.synced();
+    }
+    Ok(Loaded { pipeline, store_id, records: found.records })
+}
+
+fn finish(recovery: Recovery, now: Now) -> Result<(Engine, Vec<ratified_core::Effect>), LoadError> {
+    Ok(recovery.finish(now)?)
+}
+
+// Meta records come first in the order of keys, and so the number of this load is known before the first record.
+fn read(store: &mut dyn Store, limits: Limits) -> Result<(Found, Option<Recovery>), LoadError> {
+    let mut found = Found::default();
+    let mut recovery = None;
+    store.load(&mut |key, value| {
+        match codec::decode(key, value)? {
+            Entry::Meta(meta) => found.take(meta)?,
+            Entry::Record(record) => {
+                found.records += 1;
+                let loads = found.loads.unwrap_or_default().saturating_add(1);
+                let recovery = recovery.get_or_insert_with(|| Recovery::new(limits, loads));
+                recovery.add(record).map_err(|e| StoreError::damaged(e.place, e.problem))?;
+            }
+        }
+        Ok(())
+    })?;
+    Ok((found, recovery))
+}
+
+impl Found {
+    fn take(&mut self, meta: Meta) -> Result<(), StoreError> {
+        match meta {
+            Meta::Format(FORMAT) => self.format = Some(FORMAT),
+            Meta::Format(other) => {
+                let problem = format!("version {other}, this program reads {FORMAT}; written by a newer one?");
+                return Err(StoreError::damaged("meta format", problem));
+            }
+            Meta::ClusterId(id) => self.cluster_id = Some(id),
+            Meta::Loads(loads) => self.loads = Some(loads),
+            Meta::Batch(batch) => self.batch = Some(batch),
+            Meta::Uptime(uptime) => self.uptime = Some(uptime),
+        }
+        Ok(())
+    }
+
+    /// All meta records are written by the first batch and never removed: either all are there, or nothing is.
+    fn store_id(&self, new_cluster_id: Uuid) -> Result<StoreId, StoreError> {
+        let is_new = self.records == 0
+            && self.format.is_none()
+            && self.cluster_id.is_none()
+            && self.loads.is_none()
+            && self.batch.is_none()
+            && self.uptime.is_none();
+        if is_new {
+            return Ok(StoreId { cluster_id: new_cluster_id, loads: 1 });
+        }
+        let missing = |name: &str| StoreError::damaged(format!("meta {name}"), "the record is missing");
+        self.format.ok_or_else(|| missing("format"))?;
+        self.batch.ok_or_else(|| missing("batch"))?;
+        self.uptime.ok_or_else(|| missing("uptime"))?;
+        let cluster_id = self.cluster_id.ok_or_else(|| missing("clusterId"))?;
+        let loads = self.loads.ok_or_else(|| missing("loads"))?;
+        Ok(StoreId { cluster_id, loads: loads.saturating_add(1) })
+    }
+}

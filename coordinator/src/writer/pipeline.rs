@@ -1,0 +1,266 @@
+//! The rules of group commit, without threads: what joins a batch, what may be told when.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ratified_core::{Answer, Audit, Effect, Engine, Input, Now, Request, Revision, Sweep, Ticket, Transition, TxnCall};
+use ratified_protocol::Code;
+
+use crate::store::{
+    Batch, StoreError,
+    codec::{self, Meta},
+};
+
+/// Something that may now be carried out.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Release {
+    /// Answer a request.
+    Reply(Ticket, Answer),
+    /// One line in the log.
+    Transition(Transition),
+    /// One line in the log.
+    Audit(Audit),
+}
+
+/// How much a batch takes before it is closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// Steps.
+    pub requests: usize,
+    /// Bytes of keys and values.
+    pub bytes: usize,
+}
+
+/// A batch being gathered, or one being synced.
+#[derive(Debug, Default)]
+struct Stage {
+    batch: Batch,
+    bytes: usize,
+    steps: usize,
+    held: Vec<Effect>,
+    revision: Revision,
+}
+
+impl Stage {
+    fn load(&self) -> usize {
+        self.batch.changes.len() + self.held.len()
+    }
+}
+
+/// What a request that is not yet answered waits for.
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    decides: bool,
+    stepped: Revision,
+}
+
+/// Steps requests, gathers what they write, and holds back what they say until it is synced. One batch is in flight at
+/// a time; stepping goes on meanwhile.
+#[derive(Debug)]
+pub struct Pipeline {
+    engine: Engine,
+    room: Room,
+    next_batch: u64,
+    synced: Revision,
+    staged: Stage,
+    in_flight: Option<Stage>,
+    released: Vec<Release>,
+    again: Vec<Sweep>,
+    waiting: BTreeMap<Ticket, Waiting>,
+    scratch: Vec<Effect>,
+}
+
+impl Pipeline {
+    /// A pipeline over an engine that was just rebuilt, with what has to be written before anything is served.
+    ///
+    /// # Errors
+    /// A record cannot be written down; a defect, the caller must stop.
+    pub fn new(engine: Engine, last_batch: u64, first: Vec<Effect>, room: Room) -> Result<Self, StoreError> {
+        let mut pipeline = Self {
+            engine,
+            room,
+            next_batch: last_batch.saturating_add(1),
+            synced: Revision::default(),
+            staged: Stage::default(),
+            in_flight: None,
+            released: Vec::new(),
+            again: Vec::new(),
+            waiting: BTreeMap::new(),
+            scratch: first,
+        };
+        pipeline.take_effects()?;
+        Ok(pipeline)
+    }
+
+    /// What the batch being gathered still takes; nothing once either bound is reached.
+    pub fn room_left(&self) -> Room {
+        let requests = self.room.requests.saturating_sub(self.staged.steps);
+        let bytes = self.room.bytes.saturating_sub(self.staged.bytes);
+        if requests == 0 || bytes == 0 { Room { requests: 0, bytes: 0 } } else { Room { requests, bytes } }
+    }
+
+    /// Carries out one input. The caller must ask [`Pipeline::room_left`] before.
+    ///
+    /// # Errors
+    /// A record cannot be written down; a defect, the caller must stop.
+    pub fn step(&mut self, now: Now, input: Input) -> Result<(), StoreError> {
+        let asked = match &input {
+            Input::Request { ticket, request } => Some((*ticket, decides(request))),
+            Input::Sweep(_) => None,
+        };
+        self.engine.step(now, input, &mut self.scratch);
+        if let Some((ticket, decides)) = asked {
+            self.waiting.insert(ticket, Waiting { decides, stepped: self.engine.revision() });
+        }
+        let before = self.staged.load();
+        self.take_effects()?;
+        // A step that reads synced state only joins no batch, and so takes no room in one.
+        self.staged.steps += usize::from(self.staged.load() > before);
+        Ok(())
+    }
+
+    /// Closes the batch and gives it out to be written and synced, if there is anything to write and nothing is in
+    /// flight. The caller must call [`Pipeline::synced`] once it is durable, or [`Pipeline::fail`].
+    ///
+    /// # Errors
+    /// A record cannot be written down; a defect, the caller must stop.
+    pub fn seal(&mut self) -> Result<Option<Batch>, StoreError> {
+        self.seal_with(&[])
+    }
+
+    /// As [`Pipeline::seal`], with meta records of the caller's, which win; these alone are reason enough to write.
+    ///
+    /// # Errors
+    /// A record cannot be written down; a defect, the caller must stop.
+    pub fn seal_with(&mut self, meta: &[Meta]) -> Result<Option<Batch>, StoreError> {
+        if self.in_flight.is_some() {
+            return Ok(None);
+        }
+        self.engine.seal(&mut self.scratch);
+        self.take_effects()?;
+        if self.staged.load() == 0 && meta.is_empty() {
+            return Ok(None);
+        }
+        let mut stage = std::mem::take(&mut self.staged);
+        stage.revision = self.engine.revision();
+        let mut batch = std::mem::take(&mut stage.batch);
+        batch.number = self.next_batch;
+        self.next_batch = self.next_batch.saturating_add(1);
+        let own = [Meta::Batch(batch.number), Meta::Uptime(self.engine.uptime())];
+        for meta in own.iter().chain(meta) {
+            batch.changes.push(codec::encode_meta(*meta)?);
+        }
+        self.in_flight = Some(stage);
+        Ok(Some(batch))
+    }
+
+    /// The batch in flight is durable: what it held back may be told, in order.
+    pub fn synced(&mut self) {
+        if let Some(stage) = self.in_flight.take() {
+            self.synced = stage.revision;
+            for effect in stage.held {
+                self.release(effect);
+            }
+        }
+    }
+
+    /// What may be carried out now, in order.
+    pub fn take_released(&mut self) -> Vec<Release> {
+        std::mem::take(&mut self.released)
+    }
+
+    /// The sweeps that stopped at their bound and have to be run again, in a later step.
+    pub fn take_again(&mut self) -> Vec<Sweep> {
+        std::mem::take(&mut self.again)
+    }
+
+    /// The store failed: everybody who still waits, and what they are to be told. Nothing may be stepped afterwards.
+    ///
+    /// A call that decides and whose step is durable is still open only because participants have to acknowledge; its
+    /// decision stands (PIP-255 `TransactionPreserverClosed`). Of all others nothing is known.
+    pub fn fail(&mut self) -> Vec<(Ticket, Code)> {
+        let held = |stage: &Stage| stage.held.iter().filter_map(reply_ticket).collect::<Vec<_>>();
+        let unsynced: BTreeSet<Ticket> = self.in_flight.iter().chain([&self.staged]).flat_map(held).collect();
+        let synced = self.synced;
+        let code = |(ticket, waiting): (Ticket, Waiting)| {
+            let stands = waiting.decides && waiting.stepped <= synced && !unsynced.contains(&ticket);
+            (ticket, if stands { Code::TransactionPreserverClosed } else { Code::StorageUnavailable })
+        };
+        std::mem::take(&mut self.waiting).into_iter().map(code).collect()
+    }
+
+    /// Nothing more will be stepped: everybody who is parked, once nothing is staged or in flight.
+    pub fn take_waiting(&mut self) -> Vec<Ticket> {
+        std::mem::take(&mut self.waiting).into_keys().collect()
+    }
+
+    /// Whether a batch is being synced.
+    pub fn is_in_flight(&self) -> bool {
+        self.in_flight.is_some()
+    }
+
+    /// Whether something waits to be written.
+    pub fn is_staged(&self) -> bool {
+        self.staged.load() > 0
+    }
+
+    /// How many steps have joined the batch being gathered.
+    pub fn staged_steps(&self) -> usize {
+        self.staged.steps
+    }
+
+    /// The engine, to look at.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    fn take_effects(&mut self) -> Result<(), StoreError> {
+        for effect in std::mem::take(&mut self.scratch) {
+            match effect {
+                Effect::Persist(write) => {
+                    let change = codec::encode_write(&write)?;
+                    self.staged.bytes += change.key.len() + change.value.as_ref().map_or(0, Vec::len);
+                    self.staged.batch.changes.push(change);
+                }
+                Effect::SweepAgain(sweep) => self.again.push(sweep),
+                Effect::Reply { after, .. } if after <= self.synced => self.release(effect),
+                Effect::Reply { after, .. } => match &mut self.in_flight {
+                    Some(stage) if after <= stage.revision => stage.held.push(effect),
+                    _ => self.staged.held.push(effect),
+                },
+                Effect::Transition(_) | Effect::Audit(_) => self.staged.held.push(effect),
+            }
+        }
+        Ok(())
+    }
+
+    fn release(&mut self, effect: Effect) {
+        match effect {
+            Effect::Reply { ticket, answer, .. } => {
+                self.waiting.remove(&ticket);
+                self.released.push(Release::Reply(ticket, answer));
+            }
+            Effect::Transition(transition) => self.released.push(Release::Transition(transition)),
+            Effect::Audit(audit) => self.released.push(Release::Audit(audit)),
+            Effect::Persist(_) | Effect::SweepAgain(_) => {}
+        }
+    }
+}
+
+fn reply_ticket(effect: &Effect) -> Option<Ticket> {
+    match effect {
+        Effect::Reply { ticket, .. } => Some(*ticket),
+        _ => None,
+    }
+}
+
+fn decides(request: &Request) -> bool {
+    let Request::Txn { call, .. } = request else {
+        return false;
+    };
+    matches!(call, TxnCall::Commit(_) | TxnCall::Abort(_) | TxnCall::Resolve(_))
+}
+
+#[cfg(test)]
+#[path = "pipeline_tests.rs"]
+mod tests;
