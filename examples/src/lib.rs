@@ -1,1 +1,3 @@
-//! Stub.
+//! What the example jobs are made of; the jobs themselves are the binaries.
+
+pub mod quakes;
