@@ -3,8 +3,10 @@
 mod client;
 mod error;
 mod ids;
+pub mod job;
 pub mod pending;
 mod retry;
+pub mod runtime;
 mod sink;
 pub mod sinks;
 #[cfg(feature = "testkit")]
@@ -24,4 +26,8 @@ pub use ratified_protocol::{
 pub use client::{ClientOptions, ClientQuery, CoordinatorClient, TxnQuery};
 pub use error::{Cause, Certainty, ClientError, SinkError};
 pub use retry::RetryDelays;
+pub use runtime::{
+    Barrier, BarrierKind, Lost, LostPolicy, Mode, OpenReport, Point, RuntimeError, SinkBuilder, SinkName, SinkRuntime,
+    Snapshot, SnapshotElement, SplitRuntime, Worker,
+};
 pub use sink::{Committed, SinkCommitter, SinkWriter, Slot, TwoPhaseSink, TxnContext};

@@ -102,24 +102,42 @@ where
     F: FnMut() -> Fut,
     Fut: Future<Output = Attempt<T, E>>,
 {
-    let mut backoff = delays.start();
-    let mut attempts = 0_u64;
+    let mut retrier = Retrier::new(call, delays, limit);
     loop {
-        attempts = attempts.saturating_add(1);
-        let (after, cause) = match attempt().await {
+        match attempt().await {
             Attempt::Settled(result) => return result.map_err(Ended::Failed),
-            Attempt::Again { after, cause } => (after, cause),
-        };
-        let drawn = backoff.next_backoff().unwrap_or(delays.longest);
-        let delay = drawn.max(after.unwrap_or_default().min(MAX_RETRY_AFTER));
-        let wake = Instant::now() + delay;
-        if let Limit::Until(end) = limit
+            Attempt::Again { after, cause } => retrier.pause(after, cause).await?,
+        }
+    }
+}
+
+/// The pauses between the attempts of one call.
+pub(crate) struct Retrier {
+    call: &'static str,
+    backoff: ExponentialBackoff,
+    longest: Duration,
+    limit: Limit,
+    attempts: u64,
+}
+
+impl Retrier {
+    pub(crate) fn new(call: &'static str, delays: RetryDelays, limit: Limit) -> Self {
+        Self { call, backoff: delays.start(), longest: delays.longest, limit, attempts: 0 }
+    }
+
+    /// Waits before the next attempt, or gives up if that would be past the limit.
+    pub(crate) async fn pause<E>(&mut self, after: Option<Duration>, cause: Cause) -> Result<(), Ended<E>> {
+        self.attempts = self.attempts.saturating_add(1);
+        let drawn = self.backoff.next_backoff().unwrap_or(self.longest);
+        let wake = Instant::now() + drawn.max(after.unwrap_or_default().min(MAX_RETRY_AFTER));
+        if let Limit::Until(end) = self.limit
             && wake >= end
         {
-            return Err(Ended::GaveUp { attempts, cause });
+            return Err(Ended::GaveUp { attempts: self.attempts, cause });
         }
-        note_retry(call, limit, attempts, &cause);
+        note_retry(self.call, self.limit, self.attempts, &cause);
         tokio::time::sleep_until(wake).await;
+        Ok(())
     }
 }
 

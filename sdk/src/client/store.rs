@@ -75,7 +75,7 @@ mod tests {
         let tracker = StoreTracker::default();
         tracker.observe(None, store(1, 5)).unwrap();
         let met = tracker.observe(Some(store(1, 5)), store(1, 4)).unwrap_err();
-        assert_eq!(met.to_string().contains("older copy"), true);
+        assert!(met.to_string().contains("older copy"));
         assert!(tracker.check().is_err());
     }
 

@@ -1,0 +1,209 @@
+//! Setting up a sink.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use ratified_protocol::{CheckpointId, ClientName, ShortText, TimeoutMs};
+
+use super::{
+    engine::SinkRuntime,
+    error::RuntimeError,
+    policy::{Lost, LostPolicy, Mode, Observer, Point, SinkName, Worker},
+    snapshot::Snapshot,
+    split::SplitRuntime,
+};
+use crate::{
+    client::CoordinatorClient,
+    pending::{MemoryStore, PendingStore},
+    sink::TwoPhaseSink,
+};
+
+/// What a runtime is told once.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) worker: Worker,
+    pub(crate) mode: Mode,
+    /// Whether the coordinator must refuse to commit what was not prepared: set by the way the runtime is driven.
+    pub(crate) require_prepare: bool,
+    pub(crate) owner: ShortText,
+    pub(crate) timeout: TimeoutMs,
+    pub(crate) open_deadline: Duration,
+    pub(crate) close_deadline: Duration,
+    pub(crate) batch_records: usize,
+    pub(crate) max_pending: usize,
+    pub(crate) max_prepared: usize,
+    pub(crate) first_start: bool,
+    pub(crate) accept_rewind: bool,
+    pub(crate) lost: BTreeMap<Lost, LostPolicy>,
+    pub(crate) observer: Observer,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            worker: Worker::ONLY,
+            mode: Mode::default(),
+            require_prepare: true,
+            owner: default_owner(),
+            timeout: TimeoutMs::DEFAULT,
+            open_deadline: Duration::from_secs(60),
+            close_deadline: Duration::from_secs(30),
+            batch_records: 512,
+            max_pending: 16,
+            max_prepared: 1000,
+            first_start: false,
+            accept_rewind: false,
+            lost: BTreeMap::new(),
+            observer: Observer::default(),
+        }
+    }
+}
+
+impl Settings {
+    pub(crate) fn lost_policy(&self, lost: Lost) -> LostPolicy {
+        self.lost.get(&lost).copied().unwrap_or_default()
+    }
+}
+
+fn default_owner() -> ShortText {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = if host.trim().is_empty() { "host" } else { host.trim() };
+    ShortText::try_from(format!("{host}:{}", std::process::id())).unwrap_or_default()
+}
+
+/// A sink that is being set up. Everything has a default but the sink and the coordinator.
+pub struct SinkBuilder<S> {
+    pub(crate) sink: S,
+    pub(crate) coordinator: CoordinatorClient,
+    pub(crate) pending: Arc<dyn PendingStore>,
+    pub(crate) settings: Settings,
+}
+
+impl<S: TwoPhaseSink> SinkBuilder<S> {
+    /// A sink whose transactions this coordinator decides.
+    pub fn new(sink: S, coordinator: CoordinatorClient) -> Self {
+        Self { sink, coordinator, pending: Arc::new(MemoryStore::new()), settings: Settings::default() }
+    }
+
+    /// Where drawn ids are kept; by default in memory.
+    #[must_use]
+    pub fn pending(mut self, store: impl PendingStore) -> Self {
+        self.pending = Arc::new(store);
+        self
+    }
+
+    /// Which of the job's parallel workers this is; by default the only one.
+    #[must_use]
+    pub fn worker(mut self, worker: Worker) -> Self {
+        self.settings.worker = worker;
+        self
+    }
+
+    /// What the sink promises; by default exactly once.
+    #[must_use]
+    pub fn mode(mut self, mode: Mode) -> Self {
+        self.settings.mode = mode;
+        self
+    }
+
+    /// Who this is, for the error of whoever is fenced by it; by default host and process.
+    #[must_use]
+    pub fn owner(mut self, owner: ShortText) -> Self {
+        self.settings.owner = owner;
+        self
+    }
+
+    /// How long an OPEN transaction survives without this process; by default a minute. A prepared one has no timeout.
+    #[must_use]
+    pub fn transaction_timeout(mut self, timeout: TimeoutMs) -> Self {
+        self.settings.timeout = timeout;
+        self
+    }
+
+    /// How long `open` may take to finish what is unfinished; by default a minute.
+    #[must_use]
+    pub fn open_deadline(mut self, deadline: Duration) -> Self {
+        self.settings.open_deadline = deadline;
+        self
+    }
+
+    /// How long `close` waits for what is being finished; by default half a minute.
+    #[must_use]
+    pub fn close_deadline(mut self, deadline: Duration) -> Self {
+        self.settings.close_deadline = deadline;
+        self
+    }
+
+    /// How many records are gathered for one call of the sink's `write`; by default 512, at least 1.
+    #[must_use]
+    pub fn batch_records(mut self, count: usize) -> Self {
+        self.settings.batch_records = count.max(1);
+        self
+    }
+
+    /// How many transactions may be completed and not finished before `write` waits; by default 16, at least 1.
+    #[must_use]
+    pub fn max_pending(mut self, count: usize) -> Self {
+        self.settings.max_pending = count.max(1);
+        self
+    }
+
+    /// How many transactions may be prepared and not completed before `write` fails; by default 1000, at least 1.
+    #[must_use]
+    pub fn max_prepared(mut self, count: usize) -> Self {
+        self.settings.max_prepared = count.max(1);
+        self
+    }
+
+    /// Declares that the job has never run: only then a client that the coordinator does not know is made. Without it
+    /// such a client is an error, since the coordinator's store may have been lost.
+    #[must_use]
+    pub fn first_start(mut self, is_first: bool) -> Self {
+        self.settings.first_start = is_first;
+        self
+    }
+
+    /// Accepts that the job restores an older checkpoint than the sink has committed: records are written twice.
+    #[must_use]
+    pub fn accept_rewind(mut self, is_accepted: bool) -> Self {
+        self.settings.accept_rewind = is_accepted;
+        self
+    }
+
+    /// What `open` does about a lost transaction of this kind; by default it fails.
+    #[must_use]
+    pub fn on_lost(mut self, lost: Lost, policy: LostPolicy) -> Self {
+        self.settings.lost.insert(lost, policy);
+        self
+    }
+
+    /// An observation hook for tests and drills: called synchronously whenever a transaction passes a [`Point`].
+    #[must_use]
+    pub fn on_point(mut self, hook: impl Fn(Point) + Send + Sync + 'static) -> Self {
+        self.settings.observer = Observer(Arc::new(hook));
+        self
+    }
+
+    /// Opens the sink for a job whose engine takes checkpoints: fences older owners, refuses a rewind, and finishes what
+    /// is unfinished. `restored` is the checkpoint the job restores, `snapshots` what the engine gives this worker of
+    /// it, in whatever split. A job that knows that no checkpoint of it ever completed gives `Some` of a number below
+    /// its first checkpoint's; `None` says that it does not restore anything.
+    ///
+    /// # Errors
+    /// See [`RuntimeError`]. Opening again is always safe.
+    pub async fn open(
+        self,
+        name: &SinkName,
+        restored: Option<CheckpointId>,
+        snapshots: impl IntoIterator<Item = Snapshot>,
+    ) -> Result<SinkRuntime<S>, RuntimeError> {
+        SinkRuntime::open(self, name, restored, snapshots.into_iter().collect()).await
+    }
+
+    /// Opens the sink for a job that checkpoints itself: one client per source split, named after the split.
+    ///
+    /// # Errors
+    /// See [`RuntimeError`]. Opening again is always safe.
+    pub async fn open_split(self, client: ClientName) -> Result<SplitRuntime<S>, RuntimeError> {
+        SplitRuntime::open(self, client).await
+    }
+}

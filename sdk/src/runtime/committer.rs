@@ -1,0 +1,160 @@
+//! Finishing decided transactions in the background: oldest first, each to the end.
+
+use std::{
+    collections::BTreeMap,
+    panic::AssertUnwindSafe,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use futures_util::FutureExt;
+use ratified_protocol::{Outcome, TxnId};
+use tokio::{sync::Notify, task::JoinHandle};
+
+use super::{
+    env::{Env, Status},
+    error::RuntimeError,
+    metrics::PendingTimer,
+    policy::Point,
+};
+use crate::{
+    error::SinkError,
+    pending::PendingLog,
+    retry::Limit,
+    sink::{SinkCommitter, TxnContext},
+};
+
+/// A transaction that must be committed.
+pub(crate) struct Ending<H> {
+    pub(crate) txn: TxnContext,
+    pub(crate) handle: H,
+    /// The handle as it stands in snapshots.
+    pub(crate) encoded: Vec<u8>,
+    /// Whether the commit was decided already.
+    pub(crate) is_decided: bool,
+    pub(crate) timer: PendingTimer,
+}
+
+/// A task that ends with its owner. Nothing is aborted by that: what is prepared stays prepared.
+pub(crate) struct OwnedTask(JoinHandle<()>);
+
+impl OwnedTask {
+    pub(crate) fn spawn(work: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self(tokio::spawn(work))
+    }
+}
+
+impl Drop for OwnedTask {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// The transactions to be finished, and the task that does it.
+pub(crate) struct Committer<H> {
+    queue: Arc<Queue<H>>,
+    _task: OwnedTask,
+}
+
+struct Queue<H> {
+    endings: Mutex<BTreeMap<TxnId, Arc<Ending<H>>>>,
+    wake: Notify,
+    status: Status,
+}
+
+impl<H: Send + Sync + 'static> Committer<H> {
+    pub(crate) fn start<C>(env: Arc<Env<C>>, log: Arc<dyn PendingLog>) -> Self
+    where
+        C: SinkCommitter<Handle = H>,
+    {
+        let status = env.status.clone();
+        let queue = Arc::new(Queue { endings: Mutex::default(), wake: Notify::new(), status: status.clone() });
+        let work = run(queue.clone(), env, log);
+        let task = OwnedTask::spawn(async move {
+            let error = match AssertUnwindSafe(work).catch_unwind().await {
+                Ok(error) => error,
+                Err(_) => {
+                    RuntimeError::Sink { call: "sink.commit", error: SinkError::rejected("the committer panicked") }
+                }
+            };
+            status.fail(error);
+        });
+        Self { queue, _task: task }
+    }
+
+    /// Hands over transactions to be finished.
+    pub(crate) fn enqueue(&self, endings: impl IntoIterator<Item = Ending<H>>) {
+        let mut queued = self.queue.lock();
+        queued.extend(endings.into_iter().map(|ending| (ending.txn.txn_id, Arc::new(ending))));
+        let count = queued.len();
+        drop(queued);
+        self.queue.status.update(|progress| progress.ending = count);
+        self.queue.wake.notify_one();
+    }
+
+    /// What is not finished, ascending.
+    pub(crate) fn unfinished(&self) -> Vec<Arc<Ending<H>>> {
+        self.queue.lock().values().cloned().collect()
+    }
+}
+
+impl<H> Queue<H> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<TxnId, Arc<Ending<H>>>> {
+        self.endings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn first(&self) -> Option<Arc<Ending<H>>> {
+        self.lock().values().next().cloned()
+    }
+
+    fn finished(&self, id: TxnId) {
+        let mut queued = self.lock();
+        queued.remove(&id);
+        let count = queued.len();
+        drop(queued);
+        self.status.update(|progress| {
+            progress.ending = count;
+            progress.finished = Some(id);
+        });
+    }
+}
+
+/// Runs until something is definitely wrong; returns what.
+async fn run<C: SinkCommitter>(
+    queue: Arc<Queue<C::Handle>>,
+    env: Arc<Env<C>>,
+    log: Arc<dyn PendingLog>,
+) -> RuntimeError {
+    loop {
+        let Some(ending) = queue.first() else {
+            queue.wake.notified().await;
+            continue;
+        };
+        if let Err(error) = finish(&env, &ending, &*log).await {
+            return error;
+        }
+        ending.timer.finished();
+        queue.finished(ending.txn.txn_id);
+    }
+}
+
+async fn finish<C: SinkCommitter>(
+    env: &Env<C>,
+    ending: &Ending<C::Handle>,
+    log: &dyn PendingLog,
+) -> Result<(), RuntimeError> {
+    let txn = &ending.txn;
+    let mut is_acked = false;
+    if !ending.is_decided {
+        is_acked = env.decide_commit(Limit::Never, &txn.client, txn.txn_id).await?.state.is_terminal();
+    }
+    env.observer.pass(Point::Decided);
+    // Now or Already was counted; either way the data is visible.
+    let _ = env.sink_commit(Limit::Never, txn, &ending.handle).await?;
+    env.observer.pass(Point::Applied);
+    if !is_acked {
+        env.ack(Limit::Never, txn, Outcome::Committed).await?;
+    }
+    env.observer.pass(Point::Acked);
+    log.remove(txn.txn_id).await?;
+    Ok(())
+}

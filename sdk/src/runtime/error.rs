@@ -1,0 +1,206 @@
+//! Why the runtime stopped. Each variant says what the caller must do.
+
+use ratified_protocol::{CheckpointId, ClientName, Code, EndReason, Epoch, IdError, TxnId};
+use thiserror::Error;
+
+use crate::{
+    error::{ClientError, SinkError},
+    pending::PendingError,
+};
+
+/// Why a runtime cannot open, or has stopped. An error of `write`, `pre_commit` or a commit in the background is sticky:
+/// every later call but `close` returns it, until the sink is opened again and the job reads its records again.
+#[derive(Debug, Clone, Error)]
+#[non_exhaustive]
+pub enum RuntimeError {
+    /// The coordinator refused, did not answer in time, or its store has changed.
+    #[error(transparent)]
+    Coordinator(#[from] ClientError),
+    /// The pending store failed.
+    #[error(transparent)]
+    Pending(#[from] PendingError),
+    /// The sink failed or refused.
+    #[error("{call}: {error}")]
+    Sink {
+        /// Which of its methods.
+        call: &'static str,
+        /// What it said.
+        error: SinkError,
+    },
+    /// A newer owner has opened the client. The caller must stop; two jobs of one name must not run at once.
+    #[error("{client} of {this} was opened by a newer owner: {}, epoch {}", show(owner), show(current_epoch))]
+    Fenced {
+        /// Whose owner changed.
+        client: ClientName,
+        /// Who is fenced: the owner text of this runtime.
+        this: String,
+        /// The epoch that is current now, if it was told.
+        current_epoch: Option<Epoch>,
+        /// Who holds it, if it was told.
+        owner: Option<String>,
+    },
+    /// The coordinator does not know an epoch it has given out: it has forgotten. The caller must stop.
+    #[error("the coordinator has forgotten the epoch of {client}")]
+    EpochUnknown {
+        /// Whose epoch.
+        client: ClientName,
+    },
+    /// The client is not known to the coordinator. At a first start the caller must say so (`first_start`); otherwise the
+    /// coordinator's store may have been lost, and an operator decides.
+    #[error(
+        "the coordinator does not know {client}: its store may be lost, or this is a first start that was not declared"
+    )]
+    ClientUnknown {
+        /// Which client.
+        client: ClientName,
+    },
+    /// A transaction that had to be committed was aborted.
+    #[error("{txn_id} of {client} was aborted ({}): its records are lost unless they are read again", show(end_reason))]
+    TxnAborted {
+        /// Whose.
+        client: ClientName,
+        /// Which one.
+        txn_id: TxnId,
+        /// Who or what aborted it, if it was told.
+        end_reason: Option<EndReason>,
+    },
+    /// The outcome of a transaction that had to be committed is no longer kept. An operator must look into the sink.
+    #[error("the outcome of {txn_id} of {client} is no longer kept")]
+    TxnExpired {
+        /// Whose.
+        client: ClientName,
+        /// Which one.
+        txn_id: TxnId,
+    },
+    /// A transaction that had to be committed never began as far as the coordinator knows: it may have been restored from
+    /// a backup, or be another one.
+    #[error("the coordinator does not know {txn_id} of {client}")]
+    TxnNotFound {
+        /// Whose.
+        client: ClientName,
+        /// Which one.
+        txn_id: TxnId,
+    },
+    /// The job restores an older state than the sink has committed: its records would be written twice. The caller must
+    /// restore a newer checkpoint, or accept the duplicates (`accept_rewind`).
+    #[error("restoring {} would write twice what {client} has {}", restored_checkpoint(restored), progress(committed))]
+    Rewound {
+        /// The checkpoint the job restores; `None` if it starts without one.
+        restored: Option<CheckpointId>,
+        /// The client that is further.
+        client: ClientName,
+        /// The checkpoint it has committed; `None` if it has only prepared, or committed without a checkpoint.
+        committed: Option<CheckpointId>,
+    },
+    /// A restored snapshot names a transaction of a later checkpoint than the one that is said to be restored.
+    #[error("a snapshot of checkpoint {snapshot} cannot belong to {}", restored_checkpoint(restored))]
+    SnapshotNotRestored {
+        /// The snapshot's checkpoint.
+        snapshot: CheckpointId,
+        /// The checkpoint that is said to be restored.
+        restored: Option<CheckpointId>,
+    },
+    /// A snapshot or payload cannot be read. The caller must use the version of this library that wrote it.
+    #[error("{what}: {why}")]
+    Undecodable {
+        /// What was being read.
+        what: &'static str,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A decided commit cannot be carried out: neither the coordinator nor a snapshot has the sink's handle.
+    #[error("{txn_id} of {client} is committed, but its handle is lost")]
+    HandleLost {
+        /// Whose.
+        client: ClientName,
+        /// Which one.
+        txn_id: TxnId,
+    },
+    /// Handle and position together are too large. The caller must keep the data beside and refer to it.
+    #[error("handle and position take {bytes} bytes, at most 65536 are taken")]
+    PayloadTooLarge {
+        /// How many bytes they take.
+        bytes: usize,
+    },
+    /// The deadline of `open` passed. The caller may open again; what is left is finished then.
+    #[error("open could not finish in time, {} transactions are left: {cause}", left.len())]
+    OpenIncomplete {
+        /// What is not finished.
+        left: Vec<(ClientName, TxnId)>,
+        /// What it was waiting for.
+        cause: Box<RuntimeError>,
+    },
+    /// `close` was called with records that no barrier or commit covers: they were given up.
+    #[error("closed with {records} records after the last barrier")]
+    Unflushed {
+        /// How many.
+        records: u64,
+    },
+    /// A barrier is not newer than the one before, or than the restored checkpoint.
+    #[error("checkpoint {given} is not newer than {last}")]
+    BarrierOutOfOrder {
+        /// The newest one so far.
+        last: CheckpointId,
+        /// The one that was given.
+        given: CheckpointId,
+    },
+    /// Something was written after the final barrier.
+    #[error("the final barrier has passed")]
+    AfterFinal,
+    /// So many checkpoints were prepared and none completed that the bound is reached.
+    #[error("{prepared} transactions are prepared and no checkpoint completes")]
+    TooManyPrepared {
+        /// How many.
+        prepared: usize,
+    },
+    /// A call's future was dropped before it was done: nobody knows how far it came. Open again.
+    #[error("an earlier call was dropped before it was done")]
+    Interrupted,
+    /// No greater transaction id exists.
+    #[error("no transaction id is left above the newest one")]
+    IdsExhausted(#[from] IdError),
+}
+
+fn show<T: ToString>(value: &Option<T>) -> String {
+    value.as_ref().map_or_else(|| "not told".to_owned(), ToString::to_string)
+}
+
+fn restored_checkpoint(restored: &Option<CheckpointId>) -> String {
+    restored.map_or_else(|| "no checkpoint".to_owned(), |id| format!("checkpoint {id}"))
+}
+
+fn progress(committed: &Option<CheckpointId>) -> String {
+    committed.map_or_else(|| "prepared or committed".to_owned(), |id| format!("committed with checkpoint {id}"))
+}
+
+impl RuntimeError {
+    /// The coordinator's refusal of a call about a transaction, as what it means for the job.
+    pub(crate) fn about_txn(client: &ClientName, txn_id: TxnId, error: ClientError) -> Self {
+        let ClientError::Refused(problem) = &error else { return Self::Coordinator(error) };
+        let client = client.clone();
+        match problem.code {
+            Code::OutcomeAborted => {
+                let end_reason = problem.txn.as_ref().and_then(|txn| txn.end_reason);
+                Self::TxnAborted { client, txn_id, end_reason }
+            }
+            Code::OutcomeExpired => Self::TxnExpired { client, txn_id },
+            Code::TxnNotFound | Code::ClientNotFound => Self::TxnNotFound { client, txn_id },
+            _ => Self::about_client(&client, error),
+        }
+    }
+
+    /// The coordinator's refusal of a call about a client, as what it means for the job.
+    pub(crate) fn about_client(client: &ClientName, error: ClientError) -> Self {
+        let ClientError::Refused(problem) = &error else { return Self::Coordinator(error) };
+        let client = client.clone();
+        match problem.code {
+            Code::Fenced => {
+                let (current_epoch, owner) = (problem.current_epoch, problem.owner.clone());
+                Self::Fenced { client, this: String::new(), current_epoch, owner }
+            }
+            Code::EpochUnknown => Self::EpochUnknown { client },
+            Code::ClientNotFound => Self::ClientUnknown { client },
+            _ => Self::Coordinator(error),
+        }
+    }
+}

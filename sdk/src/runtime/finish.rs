@@ -1,0 +1,300 @@
+//! Finishing what earlier owners left behind.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ratified_protocol::{CheckpointId, ClientName, Code, Outcome, Payload, Txn, TxnId, TxnState};
+
+use super::{
+    error::RuntimeError,
+    interval::Owned,
+    metrics,
+    open::{Opening, Raised},
+    payload::{Envelope, decode_handle},
+    policy::{Lost, LostPolicy},
+    snapshot::SnapshotElement,
+};
+use crate::{
+    error::ClientError,
+    sink::{Committed, SinkCommitter, TwoPhaseSink, TxnContext},
+};
+
+/// Whether finishing came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Finished {
+    /// It did.
+    Done,
+    /// Somebody committed what was to be aborted: everything must be looked at again.
+    LookAgain,
+}
+
+/// What is to become of a PREPARED transaction that no snapshot names.
+pub(super) enum Unnamed {
+    /// Nothing: whoever restored its handle commits it.
+    LeaveAlone,
+    /// It is aborted: its records are read again.
+    Abort,
+}
+
+struct ToCommit {
+    txn: TxnContext,
+    element: Option<SnapshotElement>,
+    told: Option<Txn>,
+}
+
+impl<S: TwoPhaseSink> Opening<S> {
+    /// Finishes everything, in order: commits ascending, aborts, then what only the pending store or the sink remembers.
+    pub(super) async fn finish(
+        &mut self,
+        raised: &[Raised],
+        named: &[SnapshotElement],
+        last_committed: &BTreeMap<ClientName, TxnId>,
+        unnamed: impl Fn(Option<CheckpointId>) -> Unnamed,
+    ) -> Result<Finished, RuntimeError> {
+        let to_commit = collect_commits(raised, named);
+        let names: BTreeSet<_> = named.iter().map(|e| (e.client.clone(), e.txn_id)).collect();
+        self.note_left(raised, &to_commit);
+        for (_, commit) in to_commit {
+            self.commit_one(commit, last_committed).await?;
+        }
+        for one in raised {
+            for txn in with_state(one, TxnState::Aborting) {
+                self.apply_abort(one, txn).await?;
+            }
+            if self.end_prepared(one, &names, &unnamed).await? == Finished::LookAgain {
+                return Ok(Finished::LookAgain);
+            }
+        }
+        for one in raised {
+            self.settle_pending(one, &names).await?;
+            self.clean_up_staged(one).await?;
+        }
+        Ok(Finished::Done)
+    }
+
+    fn note_left(&mut self, raised: &[Raised], to_commit: &BTreeMap<(TxnId, ClientName), ToCommit>) {
+        self.left = to_commit.keys().map(|(id, client)| (client.clone(), *id)).collect();
+        for one in raised {
+            let aborting = with_state(one, TxnState::Aborting);
+            self.left.extend(aborting.map(|txn| (txn.client_name.clone(), txn.txn_id)));
+        }
+    }
+
+    fn done(&mut self, txn: &TxnContext) {
+        self.left.remove(&(txn.client.clone(), txn.txn_id));
+    }
+
+    async fn commit_one(
+        &mut self,
+        commit: ToCommit,
+        last_committed: &BTreeMap<ClientName, TxnId>,
+    ) -> Result<(), RuntimeError> {
+        let txn = &commit.txn;
+        let decided = match &commit.told {
+            Some(told) => told.state,
+            None => match self.env.decide_commit(self.limit, &txn.client, txn.txn_id).await {
+                Ok(decided) => decided.state,
+                Err(error) => return self.skip_lost(txn, error, last_committed).await,
+            },
+        };
+        let encoded = match commit.element {
+            Some(element) => element.handle,
+            None => self.told_handle(txn, commit.told.and_then(|told| told.payload)).await?,
+        };
+        self.apply_commit(txn, &encoded, decided.is_terminal()).await
+    }
+
+    async fn apply_commit(&mut self, txn: &TxnContext, encoded: &[u8], is_acked: bool) -> Result<(), RuntimeError> {
+        let how = self.env.sink_commit(self.limit, txn, &decode_handle(encoded)?).await?;
+        if !is_acked {
+            self.env.ack(self.limit, txn, Outcome::Committed).await?;
+        }
+        self.report.committed += 1;
+        self.report.already_committed += u64::from(how == Committed::Already);
+        self.done(txn);
+        Ok(())
+    }
+
+    /// The handle of a decided transaction, asked for if it was left out of the answer.
+    async fn told_handle(&self, txn: &TxnContext, told: Option<Payload>) -> Result<Vec<u8>, RuntimeError> {
+        let payload = match told {
+            Some(payload) => Some(payload),
+            None => self.look_up(&txn.client, txn.txn_id).await?.and_then(|txn| txn.payload),
+        };
+        let lost = || RuntimeError::HandleLost { client: txn.client.clone(), txn_id: txn.txn_id };
+        Ok(Envelope::from_payload(&payload.ok_or_else(lost)?)?.handle)
+    }
+
+    /// Goes on without a lost transaction, if the job has decided so.
+    async fn skip_lost(
+        &mut self,
+        txn: &TxnContext,
+        error: RuntimeError,
+        last_committed: &BTreeMap<ClientName, TxnId>,
+    ) -> Result<(), RuntimeError> {
+        let Some(lost) = Lost::from_error(&error) else { return Err(error) };
+        let is_overtaken = last_committed.get(&txn.client).is_some_and(|last| txn.txn_id < *last);
+        let is_rewind = self.settings.accept_rewind && lost == Lost::Expired && is_overtaken;
+        if self.settings.lost_policy(lost) != LostPolicy::Skip && !is_rewind {
+            return Err(error);
+        }
+        tracing::warn!(client = %txn.client, txn_id = %txn.txn_id, %error, "given up by policy");
+        metrics::skipped();
+        if matches!(error, RuntimeError::TxnAborted { .. }) {
+            self.env.sink_abort(self.limit, txn, None).await?;
+        }
+        self.report.skipped.push((txn.client.clone(), txn.txn_id, lost));
+        self.done(txn);
+        Ok(())
+    }
+
+    /// Removes what an aborted transaction has staged, and says so.
+    async fn apply_abort(&mut self, one: &Raised, txn: &Txn) -> Result<(), RuntimeError> {
+        let context = context_of(one, txn);
+        let handle = txn.payload.as_ref().map(Envelope::from_payload).transpose()?;
+        let handle = handle.map(|envelope| decode_handle(&envelope.handle)).transpose()?;
+        self.env.sink_abort(self.limit, &context, handle.as_ref()).await?;
+        self.env.ack(self.limit, &context, Outcome::Aborted).await?;
+        one.owned.log.remove(txn.txn_id).await?;
+        self.report.aborted += 1;
+        self.done(&context);
+        Ok(())
+    }
+
+    /// Newest first: if an abort turns out to be too late, nothing older was ended yet.
+    async fn end_prepared(
+        &mut self,
+        one: &Raised,
+        named: &BTreeSet<(ClientName, TxnId)>,
+        unnamed: impl Fn(Option<CheckpointId>) -> Unnamed,
+    ) -> Result<Finished, RuntimeError> {
+        let prepared: BTreeMap<_, _> = with_state(one, TxnState::Prepared).map(|txn| (txn.txn_id, txn)).collect();
+        for (id, txn) in prepared.into_iter().rev() {
+            if named.contains(&(one.owned.client.clone(), id)) {
+                continue;
+            }
+            if matches!(unnamed(txn.checkpoint_id), Unnamed::LeaveAlone) {
+                self.report.left_alone.push((one.owned.client.clone(), id));
+                continue;
+            }
+            self.left.insert((one.owned.client.clone(), id));
+            if self.env.decide_abort(self.limit, &context_of(one, txn)).await?.is_none() {
+                return Ok(Finished::LookAgain);
+            }
+            self.apply_abort(one, txn).await?;
+        }
+        Ok(Finished::Done)
+    }
+
+    /// The pending store is only a hint: the coordinator is asked, and its answer followed.
+    async fn settle_pending(
+        &mut self,
+        one: &Raised,
+        named: &BTreeSet<(ClientName, TxnId)>,
+    ) -> Result<(), RuntimeError> {
+        let seen: BTreeSet<_> = one.unfinished.iter().map(|txn| txn.txn_id).collect();
+        for (id, handle) in one.owned.log.contents().entries {
+            let is_left_alone =
+                self.report.left_alone.iter().any(|(client, left)| *client == one.owned.client && *left == id);
+            if is_left_alone {
+                continue;
+            }
+            if !seen.contains(&id) && !named.contains(&(one.owned.client.clone(), id)) {
+                self.follow_pending(&one.owned, id, handle).await?;
+            }
+            one.owned.log.remove(id).await?;
+        }
+        Ok(())
+    }
+
+    async fn follow_pending(&mut self, owned: &Owned, id: TxnId, handle: Option<Vec<u8>>) -> Result<(), RuntimeError> {
+        let Some(txn) = self.look_up(&owned.client, id).await? else {
+            tracing::warn!(client = %owned.client, txn_id = %id, "a pending id is not known to the coordinator");
+            metrics::dropped();
+            self.report.dropped.push((owned.client.clone(), id));
+            return Ok(());
+        };
+        if txn.state.outcome() == Some(Outcome::Aborted) {
+            // The handle is a hint as well: without it the sink finds by id what is staged.
+            let handle = handle.and_then(|encoded| decode_handle(&encoded).ok());
+            self.abort_in_sink(owned, id, txn.state, handle.as_ref()).await?;
+        }
+        Ok(())
+    }
+
+    async fn abort_in_sink(
+        &mut self,
+        owned: &Owned,
+        id: TxnId,
+        state: TxnState,
+        handle: Option<&S::Handle>,
+    ) -> Result<(), RuntimeError> {
+        let context = owned.context(id);
+        self.env.sink_abort(self.limit, &context, handle).await?;
+        if !state.is_terminal() {
+            self.env.ack(self.limit, &context, Outcome::Aborted).await?;
+        }
+        self.report.aborted += 1;
+        Ok(())
+    }
+
+    /// What the sink holds staged: removed if it was aborted, otherwise left alone, and told if nothing accounts for it.
+    async fn clean_up_staged(&mut self, one: &Raised) -> Result<(), RuntimeError> {
+        let owned = &one.owned;
+        let committer = &self.env.committer;
+        let staged =
+            self.env.sink_call("sink.list_staged", self.limit, || committer.list_staged(&owned.client)).await?;
+        for id in staged {
+            match self.look_up(&owned.client, id).await?.map(|txn| txn.state) {
+                Some(state) if state.outcome() == Some(Outcome::Aborted) => {
+                    self.abort_in_sink(owned, id, state, None).await?;
+                }
+                Some(TxnState::Prepared) => {}
+                _ => {
+                    tracing::warn!(client = %owned.client, txn_id = %id, "staged data that nothing accounts for");
+                    self.report.unaccounted.push((owned.client.clone(), id));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a transaction stands; `None` if the coordinator does not know it (any longer).
+    pub(super) async fn look_up(&self, client: &ClientName, id: TxnId) -> Result<Option<Txn>, RuntimeError> {
+        match self.env.limited(self.limit).get(client, id, None).await {
+            Ok(txn) => Ok(Some(txn)),
+            Err(ClientError::Refused(problem)) if matches!(problem.code, Code::TxnNotFound | Code::OutcomeExpired) => {
+                Ok(None)
+            }
+            Err(error) => Err(RuntimeError::about_client(client, error)),
+        }
+    }
+}
+
+fn with_state(one: &Raised, state: TxnState) -> impl Iterator<Item = &Txn> {
+    one.unfinished.iter().filter(move |txn| txn.state == state)
+}
+
+fn context_of(one: &Raised, txn: &Txn) -> TxnContext {
+    one.owned.context(txn.txn_id).with_checkpoint(txn.checkpoint_id)
+}
+
+/// What must be committed, ascending: what the snapshots name, and what was decided.
+fn collect_commits(raised: &[Raised], named: &[SnapshotElement]) -> BTreeMap<(TxnId, ClientName), ToCommit> {
+    let mut to_commit = BTreeMap::new();
+    for one in raised {
+        for txn in with_state(one, TxnState::Committing) {
+            let commit = ToCommit { txn: context_of(one, txn), element: None, told: Some(txn.clone()) };
+            to_commit.insert((txn.txn_id, txn.client_name.clone()), commit);
+        }
+    }
+    for element in named {
+        // A worker may be given what another one's client began; its epoch is then the one it was begun with.
+        let epoch = raised.iter().find(|one| one.owned.client == element.client).map(|one| one.owned.epoch);
+        let txn = TxnContext::new(element.client.clone(), element.txn_id, epoch.unwrap_or(element.epoch))
+            .with_slot(element.slot)
+            .with_checkpoint(Some(element.checkpoint));
+        let commit = ToCommit { txn, element: Some(element.clone()), told: None };
+        to_commit.insert((element.txn_id, element.client.clone()), commit);
+    }
+    to_commit
+}

@@ -1,0 +1,115 @@
+//! What the coordinator keeps for a transaction: all that another process needs to finish it.
+//!
+//! ```text
+//! payload   version u8 = 1  kind u8  slot u32  handleLength u32  handle (JSON)
+//!           kind 2 only: positionLength u32  position
+//! ```
+
+use ratified_protocol::{MAX_PAYLOAD_BYTES, Payload};
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{
+    bytes::{Reader, Writer},
+    error::RuntimeError,
+};
+use crate::sink::Slot;
+
+const HANDLE: u8 = 1;
+const HANDLE_AND_POSITION: u8 = 2;
+
+/// A payload as the runtime writes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Envelope {
+    pub(crate) slot: Slot,
+    /// The sink's handle, encoded.
+    pub(crate) handle: Vec<u8>,
+    /// Where the source stood, for jobs that checkpoint themselves.
+    pub(crate) position: Option<Vec<u8>>,
+}
+
+impl Envelope {
+    /// The payload, unless it would be too large.
+    pub(crate) fn to_payload(&self) -> Result<Payload, RuntimeError> {
+        let mut writer = Writer::default();
+        writer.u8(1).u8(if self.position.is_some() { HANDLE_AND_POSITION } else { HANDLE });
+        writer.u32(self.slot.as_u32()).counted(&self.handle);
+        if let Some(position) = &self.position {
+            writer.counted(position);
+        }
+        let bytes = writer.finish();
+        if bytes.len() > MAX_PAYLOAD_BYTES {
+            return Err(RuntimeError::PayloadTooLarge { bytes: bytes.len() });
+        }
+        Ok(Payload::new(bytes))
+    }
+
+    pub(crate) fn from_payload(payload: &Payload) -> Result<Self, RuntimeError> {
+        let mut reader = Reader::new("payload", payload.as_bytes())?;
+        let kind = reader.u8()?;
+        let slot = Slot::new(reader.u32()?);
+        let handle = reader.counted()?.to_vec();
+        let position = match kind {
+            HANDLE => None,
+            HANDLE_AND_POSITION => Some(reader.counted()?.to_vec()),
+            other => return Err(reader.refuse(format!("kind {other} is unknown"))),
+        };
+        reader.end()?;
+        Ok(Self { slot, handle, position })
+    }
+}
+
+/// A handle as bytes.
+pub(crate) fn encode_handle<H: Serialize>(handle: &H) -> Result<Vec<u8>, RuntimeError> {
+    serde_json::to_vec(handle).map_err(|e| RuntimeError::Undecodable { what: "handle", why: e.to_string() })
+}
+
+/// A handle from bytes.
+pub(crate) fn decode_handle<H: DeserializeOwned>(bytes: &[u8]) -> Result<H, RuntimeError> {
+    serde_json::from_slice(bytes).map_err(|e| RuntimeError::Undecodable { what: "handle", why: e.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn envelope(position: Option<&[u8]>) -> Envelope {
+        Envelope { slot: Slot::new(3), handle: b"\"h\"".to_vec(), position: position.map(<[u8]>::to_vec) }
+    }
+
+    #[test]
+    fn the_format_is_these_bytes() {
+        let without = envelope(None).to_payload().unwrap();
+        assert_eq!(without.as_bytes(), b"\x01\x01\x03\0\0\0\x03\0\0\0\"h\"");
+        let with = envelope(Some(b"pos")).to_payload().unwrap();
+        assert_eq!(with.as_bytes(), b"\x01\x02\x03\0\0\0\x03\0\0\0\"h\"\x03\0\0\0pos");
+    }
+
+    #[test]
+    fn what_was_written_is_read_and_nothing_else() {
+        for whole in [envelope(None), envelope(Some(b"")), envelope(Some(b"pos"))] {
+            let payload = whole.to_payload().unwrap();
+            assert_eq!(Envelope::from_payload(&payload).unwrap(), whole);
+            for length in 0..payload.len() {
+                let cut = Payload::new(payload.as_bytes()[..length].to_vec());
+                assert!(Envelope::from_payload(&cut).is_err(), "{length}");
+            }
+            let longer = Payload::new([payload.as_bytes(), b"x"].concat());
+            assert!(Envelope::from_payload(&longer).is_err());
+        }
+    }
+
+    #[test]
+    fn unknown_versions_and_kinds_are_refused() {
+        for (bytes, why) in [(&b"\x02\x01\0\0\0\0\0\0\0\0"[..], "version 2"), (b"\x01\x03\0\0\0\0\0\0\0\0", "kind 3")] {
+            let refused = Envelope::from_payload(&Payload::new(bytes.to_vec())).unwrap_err();
+            assert!(refused.to_string().contains(why), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_payload_is_taken_up_to_its_bound() {
+        let of = |bytes: usize| Envelope { slot: Slot::new(0), handle: vec![b'1'; bytes], position: None };
+        assert_eq!(of(65_526).to_payload().map(|p| p.len()).ok(), Some(65_536));
+        assert!(matches!(of(65_527).to_payload(), Err(RuntimeError::PayloadTooLarge { bytes: 65_537 })));
+    }
+}

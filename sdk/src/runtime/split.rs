@@ -1,0 +1,163 @@
+//! Driven by itself: no engine, no checkpoint store. The coordinator's one durable write decides a transaction and keeps
+//! the source position with it.
+
+use std::collections::BTreeMap;
+
+use ratified_protocol::{CheckpointId, ClientName, CommitRequest, LastCommitted, TxnId};
+
+use super::{
+    builder::SinkBuilder,
+    committer::Ending,
+    error::RuntimeError,
+    finish::{Finished, Unnamed},
+    interval::Intervals,
+    metrics::PendingTimer,
+    open::{OpenReport, Opening, Raised},
+    payload::Envelope,
+};
+use crate::sink::{Slot, TwoPhaseSink};
+
+/// How often `open` looks again because somebody committed what it was about to abort.
+const MAX_LOOKS: u32 = 10;
+
+/// A sink for one source split. The split is the client: rescaling moves whole splits.
+///
+/// Calls are not cancellation-safe: a call whose future was dropped stops the runtime, since nobody knows how far it came.
+pub struct SplitRuntime<S: TwoPhaseSink> {
+    intervals: Intervals<S>,
+    position: Option<Vec<u8>>,
+    next_checkpoint: u64,
+    report: OpenReport,
+}
+
+impl<S: TwoPhaseSink> SplitRuntime<S> {
+    pub(super) async fn open(mut builder: SinkBuilder<S>, client: ClientName) -> Result<Self, RuntimeError> {
+        builder.settings.require_prepare = false;
+        let mut opening = Opening::start(builder).await?;
+        let mut looks = 0;
+        let own = loop {
+            looks += 1;
+            match open_once(&mut opening, &client).await {
+                Ok(Some(own)) => break own,
+                Ok(None) if looks < MAX_LOOKS => {}
+                Ok(None) => return Err(opening.explain(RuntimeError::Interrupted)),
+                Err(error) => return Err(opening.explain(error)),
+            }
+        };
+        let position = own.last_committed.as_ref().map(position_of).transpose()?;
+        let last = own.last_committed.as_ref().and_then(|last| last.checkpoint_id);
+        let next_checkpoint = last.map_or(1, |last| last.as_u64().saturating_add(1));
+        let (intervals, report) = opening.into_intervals(own, []).await?;
+        Ok(Self { intervals, position, next_checkpoint, report })
+    }
+
+    /// What `open` found and did.
+    pub fn report(&self) -> &OpenReport {
+        &self.report
+    }
+
+    /// The position of the last commit: where the source must be read from. `None` at a first start.
+    pub fn position(&self) -> Option<&[u8]> {
+        self.position.as_deref()
+    }
+
+    /// Writes a record. Records are gathered; an error may surface at a later call. Waits while too many decided
+    /// transactions are unfinished.
+    ///
+    /// # Errors
+    /// Sticky: see [`RuntimeError`].
+    pub async fn write(&mut self, record: S::Record) -> Result<(), RuntimeError> {
+        self.intervals.enter()?;
+        let result = self.intervals.write(record).await;
+        self.intervals.leave(result).await
+    }
+
+    /// Commits what was written since the last commit, together with the position up to which the source was read. When
+    /// it returns the commit is decided for ever; making it visible goes on in the background. `None`: nothing was
+    /// written, and the position was not stored; what it covers wrote nothing and may be read again.
+    ///
+    /// # Errors
+    /// Sticky: see [`RuntimeError`].
+    pub async fn commit(&mut self, position: &[u8]) -> Result<Option<TxnId>, RuntimeError> {
+        self.intervals.enter()?;
+        let result = self.decide(position).await;
+        self.intervals.leave(result).await
+    }
+
+    async fn decide(&mut self, position: &[u8]) -> Result<Option<TxnId>, RuntimeError> {
+        let checkpoint = CheckpointId::new(self.next_checkpoint);
+        let Some(sealed) = self.intervals.seal(Some(checkpoint)).await? else { return Ok(None) };
+        let txn = sealed.txn;
+        let envelope = Envelope { slot: txn.slot, handle: sealed.encoded, position: Some(position.to_vec()) };
+        let request = CommitRequest {
+            epoch: Some(txn.epoch),
+            checkpoint_id: Some(checkpoint),
+            payload: Some(envelope.to_payload()?),
+        };
+        let decided = self.intervals.env.coordinator.commit(&txn.client, txn.txn_id, &request, None).await;
+        decided.map_err(|e| RuntimeError::about_txn(&txn.client, txn.txn_id, e))?;
+        self.intervals.sealed_is_safe();
+        self.next_checkpoint = self.next_checkpoint.saturating_add(1);
+        self.position = Some(position.to_vec());
+        let txn_id = txn.txn_id;
+        let (handle, encoded) = (sealed.handle, envelope.handle);
+        let ending = Ending { txn, handle, encoded, is_decided: true, timer: PendingTimer::start() };
+        self.intervals.committer.enqueue([ending]);
+        Ok(Some(txn_id))
+    }
+
+    /// The newest transaction that is visible and acknowledged: only now may the source be told that it was read.
+    pub fn finished(&self) -> Option<TxnId> {
+        self.intervals.env.status.now().finished
+    }
+
+    /// How many commits of this runtime found their data visible.
+    pub fn already_committed(&self) -> u64 {
+        self.intervals.env.status.now().already.saturating_sub(self.report.already_committed)
+    }
+
+    /// Waits until every commit is visible and acknowledged.
+    ///
+    /// # Errors
+    /// The sticky error, if the runtime has stopped.
+    pub async fn flush_commits(&self) -> Result<(), RuntimeError> {
+        self.intervals.env.status.until_fewer_than(1).await
+    }
+
+    /// Ends the runtime: aborts the OPEN transaction and waits a while for commits under way.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Unflushed`] if records were written after the last commit: they are given up.
+    pub async fn close(self) -> Result<(), RuntimeError> {
+        self.intervals.close().await
+    }
+}
+
+/// The position kept with the last commit. Without one the source cannot be resumed: never an empty start.
+fn position_of(last: &LastCommitted) -> Result<Vec<u8>, RuntimeError> {
+    let payload = last.payload.as_ref().map(Envelope::from_payload).transpose()?;
+    let undecodable = || RuntimeError::Undecodable {
+        what: "last commit",
+        why: format!("{} carries no source position: it was not made by a job that checkpoints itself", last.txn_id),
+    };
+    payload.and_then(|envelope| envelope.position).ok_or_else(undecodable)
+}
+
+/// One look: `None` if a commit won against an abort, and everything must be looked at again.
+async fn open_once<S: TwoPhaseSink>(
+    opening: &mut Opening<S>,
+    client: &ClientName,
+) -> Result<Option<Raised>, RuntimeError> {
+    let may_create = opening.settings.first_start;
+    let mut raised = vec![opening.raise(client.clone(), Slot::new(0), may_create).await?];
+    for one in &raised {
+        opening.fence(&one.owned).await?;
+    }
+    opening.report = OpenReport { clients: vec![client.clone()], ..OpenReport::default() };
+    // No checkpoint lists what is prepared here: its records are read again from the last commit's position.
+    let unnamed = |_| Unnamed::Abort;
+    match opening.finish(&raised, &[], &BTreeMap::new(), unnamed).await? {
+        Finished::Done => Ok(Some(raised.swap_remove(0))),
+        Finished::LookAgain => Ok(None),
+    }
+}
