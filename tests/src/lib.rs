@@ -1,1 +1,17 @@
-//! Stub.
+//! What the integration tests share: real processes, a client written from the protocol alone, a fault proxy, an
+//! oracle that keeps acknowledged, refused and unknown apart, and a load generator.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "test harness: a failure here is a failed test"
+)]
+
+pub mod binary;
+pub mod config;
+pub mod poll;
+pub mod process;
+pub mod raw;
+pub mod session;
+pub mod shape;
