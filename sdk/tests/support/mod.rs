@@ -1,0 +1,144 @@
+//! A coordinator, a sink in memory, and a proxy that loses and garbles answers.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+pub(crate) mod proxy;
+pub(crate) mod sink;
+
+use std::{net::SocketAddr, path::Path, time::Duration};
+
+use ratified::{
+    CheckpointId, ClientName, ClientOptions, CoordinatorClient, RetryDelays, RuntimeError, SinkBuilder, SinkName,
+    SinkRuntime, Snapshot, TxnState, Worker,
+    pending::{MemoryStore, PendingStore},
+    protocol::Txn,
+};
+use ratified_coordinator::{Config, Coordinator, Handle};
+use sink::TestSink;
+use tempfile::TempDir;
+
+/// A coordinator that can be restarted at its address, and what a job of one sink needs.
+pub(crate) struct World {
+    pub(crate) coordinator: Option<Handle>,
+    pub(crate) config: Config,
+    pub(crate) sink: TestSink,
+    pub(crate) pending: MemoryStore,
+    pub(crate) dir: TempDir,
+}
+
+impl World {
+    pub(crate) async fn start() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    pub(crate) async fn with(change: impl FnOnce(&mut Config)) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let mut config = Config::local(dir.path().join("data"));
+        change(&mut config);
+        let coordinator = Coordinator::start(config.clone()).await.unwrap();
+        config.listen = coordinator.local_addr();
+        Self { coordinator: Some(coordinator), config, sink: TestSink::default(), pending: MemoryStore::new(), dir }
+    }
+
+    pub(crate) fn addr(&self) -> SocketAddr {
+        self.config.listen
+    }
+
+    pub(crate) fn client(&self) -> CoordinatorClient {
+        client_at(self.addr())
+    }
+
+    pub(crate) async fn stop_coordinator(&mut self) {
+        self.coordinator.take().unwrap().shutdown().await.unwrap();
+    }
+
+    pub(crate) async fn start_coordinator(&mut self) {
+        self.coordinator = Some(Coordinator::start(self.config.clone()).await.unwrap());
+    }
+
+    pub(crate) fn builder(&self) -> SinkBuilder<TestSink> {
+        self.builder_at(self.client())
+    }
+
+    pub(crate) fn builder_at(&self, client: CoordinatorClient) -> SinkBuilder<TestSink> {
+        SinkRuntime::builder(self.sink.clone(), client)
+            .pending(self.pending.clone())
+            .open_deadline(Duration::from_secs(20))
+            .batch_records(1)
+    }
+
+    /// Opens the only worker's sink of a job that has never run.
+    pub(crate) async fn first(&self) -> SinkRuntime<TestSink> {
+        self.builder().first_start(true).open(&name(), None, []).await.unwrap()
+    }
+
+    /// Opens the only worker's sink of a restarted job.
+    pub(crate) async fn restore(
+        &self,
+        checkpoint: u64,
+        snapshot: Snapshot,
+    ) -> Result<SinkRuntime<TestSink>, RuntimeError> {
+        self.builder().open(&name(), Some(CheckpointId::new(checkpoint)), [snapshot]).await
+    }
+
+    /// Where the newest transaction of a client stands, and all before it.
+    pub(crate) async fn states(&self, client: &ClientName) -> Vec<TxnState> {
+        let mut states = Vec::new();
+        for id in self.sink.ids(client) {
+            states.push(self.client().get(client, id, None).await.unwrap().state);
+        }
+        states
+    }
+
+    /// The transactions that are not terminal.
+    pub(crate) async fn unfinished(&self) -> Vec<Txn> {
+        self.client().txns(&Default::default()).await.unwrap().items
+    }
+}
+
+pub(crate) fn client_at(addr: SocketAddr) -> CoordinatorClient {
+    let delays = RetryDelays { first: Duration::from_millis(2), longest: Duration::from_millis(20) };
+    let options = ClientOptions::default().delays(delays).request_timeout(Duration::from_secs(5));
+    CoordinatorClient::with_options(&format!("http://{addr}"), options).unwrap()
+}
+
+pub(crate) fn name() -> SinkName {
+    "job.sink".parse().unwrap()
+}
+
+pub(crate) fn client(slot: u32) -> ClientName {
+    format!("job.sink.{slot}").parse().unwrap()
+}
+
+pub(crate) fn worker(index: u32, parallelism: u32) -> Worker {
+    Worker::new(index, parallelism).unwrap()
+}
+
+pub(crate) fn checkpoint(id: u64) -> ratified::Barrier {
+    ratified::Barrier::checkpoint(CheckpointId::new(id))
+}
+
+pub(crate) fn completed(id: u64) -> CheckpointId {
+    CheckpointId::new(id)
+}
+
+/// Copies a directory, as a backup would.
+pub(crate) fn copy_dir(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy_dir(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+/// A pending log of one client, to plant entries in.
+pub(crate) async fn log_of(
+    store: &impl PendingStore,
+    client: &ClientName,
+) -> std::sync::Arc<dyn ratified::pending::PendingLog> {
+    store.open(client).await.unwrap()
+}
