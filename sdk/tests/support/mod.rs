@@ -89,6 +89,12 @@ impl World {
         states
     }
 
+    pub(crate) async fn client_store_id(&self) -> Option<ratified::StoreId> {
+        let client = self.client();
+        client.version().await.unwrap();
+        client.store_id()
+    }
+
     /// The transactions that are not terminal.
     pub(crate) async fn unfinished(&self) -> Vec<Txn> {
         self.client().txns(&Default::default()).await.unwrap().items

@@ -1,0 +1,449 @@
+//! What the next owner finds, and what it does about it.
+
+mod support;
+
+use std::sync::Arc;
+
+use ratified::{
+    CheckpointId, Code, CoordinatorClient, Lost, LostPolicy, Mode, Point, RuntimeError, SinkError, Snapshot, TxnState,
+    pending::{FileStore, MemoryStore, PendingStore},
+    protocol::{Resolution, ShortText},
+};
+use support::{World, checkpoint, client, completed, copy_dir, log_of, name};
+
+/// A world in which checkpoint 1 is completed and committed, and a transaction of checkpoint 2 is prepared.
+async fn one_committed_one_prepared() -> (World, Snapshot) {
+    let world = World::start().await;
+    let mut runtime = world.first().await;
+    runtime.write("1".into()).await.unwrap();
+    runtime.pre_commit(checkpoint(1)).await.unwrap();
+    runtime.checkpoint_completed(completed(1)).unwrap();
+    runtime.flush_commits().await.unwrap();
+    runtime.write("2".into()).await.unwrap();
+    let snapshot = runtime.pre_commit(checkpoint(2)).await.unwrap();
+    drop(runtime);
+    (world, snapshot)
+}
+
+#[tokio::test]
+async fn prepared_for_a_checkpoint_that_never_completed_is_aborted_and_read_again() {
+    let (world, _) = one_committed_one_prepared().await;
+    let mut runtime = world.restore(1, Snapshot::default()).await.unwrap();
+    assert_eq!(world.states(&client(0)).await, [TxnState::Committed, TxnState::Aborted]);
+    assert_eq!((runtime.report().aborted, world.sink.staged()), (1, 0));
+    runtime.write("2".into()).await.unwrap();
+    runtime.pre_commit(checkpoint(3)).await.unwrap();
+    runtime.checkpoint_completed(completed(3)).unwrap();
+    runtime.flush_commits().await.unwrap();
+    assert_eq!(world.sink.visible(), ["1", "2"]);
+}
+
+#[tokio::test]
+async fn prepared_for_a_completed_checkpoint_is_committed_by_the_next_open() {
+    let (world, snapshot) = one_committed_one_prepared().await;
+    let runtime = world.restore(2, snapshot).await.unwrap();
+    assert_eq!(world.sink.visible(), ["1", "2"]);
+    assert_eq!((runtime.report().committed, runtime.report().already_committed), (1, 0));
+    assert_eq!(world.unfinished().await, []);
+}
+
+#[tokio::test]
+async fn the_same_checkpoint_may_be_restored_any_number_of_times() {
+    let (world, snapshot) = one_committed_one_prepared().await;
+    for round in 0..5 {
+        let runtime = world.restore(2, snapshot.clone()).await.unwrap();
+        assert_eq!(world.sink.visible(), ["1", "2"]);
+        assert_eq!(runtime.report().already_committed, u64::from(round > 0), "{round}");
+    }
+}
+
+#[tokio::test]
+async fn open_transactions_of_older_owners_are_removed() {
+    let world = World::start().await;
+    let mut runtime = world.first().await;
+    runtime.write("lost".into()).await.unwrap();
+    drop(runtime);
+    let mut runtime = world.restore(0, Snapshot::default()).await.unwrap();
+    assert_eq!(world.states(&client(0)).await, [TxnState::Aborted]);
+    assert_eq!((world.sink.staged(), runtime.report().aborted), (0, 1));
+    runtime.write("read again".into()).await.unwrap();
+    runtime.pre_commit(checkpoint(1)).await.unwrap();
+    runtime.checkpoint_completed(completed(1)).unwrap();
+    runtime.flush_commits().await.unwrap();
+    assert_eq!(world.sink.visible(), ["read again"]);
+}
+
+#[tokio::test]
+async fn what_is_decided_is_finished_from_the_coordinators_payload_although_host_and_disk_are_lost() {
+    let world = World::start().await;
+    world.sink.close_gate();
+    let mut runtime = world.first().await;
+    runtime.write("1".into()).await.unwrap();
+    runtime.pre_commit(checkpoint(1)).await.unwrap();
+    runtime.checkpoint_completed(completed(1)).unwrap();
+    world.sink.until_called("commit 0").await;
+    drop(runtime);
+    world.sink.open_gate();
+    assert_eq!(world.states(&client(0)).await, [TxnState::Committing]);
+    let elsewhere = world.builder().pending(MemoryStore::new());
+    let runtime = elsewhere.open(&name(), Some(CheckpointId::new(1)), []).await.unwrap();
+    assert_eq!(world.sink.visible(), ["1"]);
+    assert_eq!(runtime.report().committed, 1);
+    assert_eq!(world.states(&client(0)).await, [TxnState::Committed]);
+}
+
+#[tokio::test]
+async fn a_crash_at_any_point_loses_nothing_and_doubles_nothing() {
+    for point in [Point::Begun, Point::PreCommitted, Point::Prepared, Point::Decided, Point::Applied, Point::Acked] {
+        let world = World::start().await;
+        let builder = world.builder().first_start(true).on_point(move |passed| {
+            assert!(passed != point, "crash here");
+        });
+        let crashed = tokio::spawn(async move {
+            let mut runtime = builder.open(&name(), None, []).await.unwrap();
+            runtime.write("1".into()).await.unwrap();
+            let snapshot = runtime.pre_commit(checkpoint(1)).await.unwrap();
+            runtime.checkpoint_completed(completed(1)).unwrap();
+            runtime.flush_commits().await.unwrap_err();
+            snapshot
+        });
+        let (restored, snapshot) = match crashed.await {
+            Ok(snapshot) => (1, snapshot),
+            Err(panicked) => {
+                assert!(panicked.is_panic());
+                (0, Snapshot::default())
+            }
+        };
+        let mut runtime = world.restore(restored, snapshot).await.unwrap();
+        if restored == 0 {
+            assert_eq!(world.sink.visible(), [""; 0], "{point:?}");
+            runtime.write("1".into()).await.unwrap();
+        }
+        runtime.pre_commit(checkpoint(2)).await.unwrap();
+        runtime.checkpoint_completed(completed(2)).unwrap();
+        runtime.flush_commits().await.unwrap();
+        assert_eq!(world.sink.visible(), ["1"], "{point:?}");
+        assert_eq!((world.sink.staged(), world.unfinished().await), (0, vec![]), "{point:?}");
+    }
+}
+
+fn reason() -> ShortText {
+    ShortText::try_from("test".to_owned()).unwrap()
+}
+
+#[tokio::test]
+async fn a_checkpointed_transaction_that_was_aborted_is_loud() {
+    let (world, snapshot) = one_committed_one_prepared().await;
+    let id = world.sink.ids(&client(0))[1];
+    world.client().resolve(&client(0), id, Resolution::Abort, reason(), None).await.unwrap();
+    let failed = world.restore(2, snapshot.clone()).await.map(|_| ()).unwrap_err();
+    assert!(matches!(&failed, RuntimeError::TxnAborted { txn_id, .. } if *txn_id == id), "{failed}");
+    assert!(failed.to_string().contains("OPERATOR"), "{failed}");
+
+    let skipping = world.builder().on_lost(Lost::Aborted, LostPolicy::Skip);
+    let runtime = skipping.open(&name(), Some(CheckpointId::new(2)), [snapshot]).await.unwrap();
+    assert_eq!(runtime.report().skipped, [(client(0), id, Lost::Aborted)]);
+    assert_eq!((world.sink.visible(), world.sink.staged()), (vec!["1".to_owned()], 0));
+}
+
+#[tokio::test]
+async fn a_checkpointed_transaction_whose_outcome_expired_is_loud() {
+    let world = World::with(|config| {
+        config.limits.persist_count = 1;
+        config.limits.max_outcomes_per_client = 1;
+        config.limits.gc_retention_ms = 0;
+    })
+    .await;
+    let mut runtime = world.first().await;
+    let mut snapshots = Vec::new();
+    for id in 1..=4 {
+        runtime.write(format!("{id}")).await.unwrap();
+        snapshots.push(runtime.pre_commit(checkpoint(id)).await.unwrap());
+        runtime.checkpoint_completed(completed(id)).unwrap();
+        runtime.flush_commits().await.unwrap();
+    }
+    drop(runtime);
+    let id = snapshots[0].elements()[0].txn_id();
+    // Restored is the newest checkpoint, whose snapshot wrongly carries an old transaction along.
+    let failed = world.restore(4, snapshots[0].clone()).await.map(|_| ()).unwrap_err();
+    assert!(matches!(failed, RuntimeError::TxnExpired { txn_id, .. } if txn_id == id), "{failed}");
+
+    let skipping = world.builder().on_lost(Lost::Expired, LostPolicy::Skip);
+    let runtime = skipping.open(&name(), Some(CheckpointId::new(4)), [snapshots[0].clone()]).await.unwrap();
+    assert_eq!(runtime.report().skipped, [(client(0), id, Lost::Expired)]);
+    drop(runtime);
+
+    let rewinding = world.builder().accept_rewind(true);
+    let runtime = rewinding.open(&name(), Some(CheckpointId::new(1)), [snapshots[0].clone()]).await.unwrap();
+    assert_eq!(runtime.report().skipped, [(client(0), id, Lost::Expired)]);
+}
+
+#[tokio::test]
+async fn a_checkpointed_transaction_that_the_coordinator_has_never_heard_of_is_loud() {
+    let mut world = World::start().await;
+    let mut runtime = world.first().await;
+    world.stop_coordinator().await;
+    copy_dir(&world.config.data_dir, &world.dir.path().join("backup"));
+    world.start_coordinator().await;
+    runtime.write("1".into()).await.unwrap();
+    let snapshot = runtime.pre_commit(checkpoint(1)).await.unwrap();
+    drop(runtime);
+    // The backup has then been loaded as often as the store it replaces: its store id gives nothing away.
+    world.stop_coordinator().await;
+    world.config.data_dir = world.dir.path().join("backup");
+    world.start_coordinator().await;
+    let id = snapshot.elements()[0].txn_id();
+    let failed = world.restore(1, snapshot.clone()).await.map(|_| ()).unwrap_err();
+    assert!(matches!(failed, RuntimeError::TxnNotFound { txn_id, .. } if txn_id == id), "{failed}");
+
+    let skipping = world.builder().on_lost(Lost::NotFound, LostPolicy::Skip);
+    let runtime = skipping.open(&name(), Some(CheckpointId::new(1)), [snapshot]).await.unwrap();
+    assert_eq!(runtime.report().skipped, [(client(0), id, Lost::NotFound)]);
+    assert_eq!(world.sink.staged(), 1, "what the coordinator does not know is left alone");
+    assert_eq!(runtime.report().unaccounted, [(client(0), id)]);
+}
+
+#[tokio::test]
+async fn a_store_that_went_back_is_met_by_an_error() {
+    let mut world = World::start().await;
+    let runtime = world.first().await;
+    world.stop_coordinator().await;
+    copy_dir(&world.config.data_dir, &world.dir.path().join("backup"));
+    for _ in 0..2 {
+        world.start_coordinator().await;
+        world.stop_coordinator().await;
+    }
+    world.start_coordinator().await;
+    drop(runtime);
+    let runtime = world.restore(0, Snapshot::default()).await.unwrap();
+    drop(runtime);
+    world.stop_coordinator().await;
+    world.config.data_dir = world.dir.path().join("backup");
+    world.start_coordinator().await;
+    let failed = world.restore(0, Snapshot::default()).await.map(|_| ()).unwrap_err();
+    assert!(failed.to_string().contains("an older copy, or another one"), "{failed}");
+}
+
+#[tokio::test]
+async fn another_coordinator_is_met_by_an_error_before_anything_is_begun() {
+    let world = World::start().await;
+    let files = world.dir.path().join("pending");
+    let opened = world.builder().pending(FileStore::new(&files)).first_start(true).open(&name(), None, []).await;
+    drop(opened.unwrap());
+    let other = World::start().await;
+    let failed = other.builder().pending(FileStore::new(&files)).first_start(true).open(&name(), None, []).await;
+    let failed = failed.map(|_| ()).unwrap_err();
+    assert!(failed.to_string().contains("an older copy, or another one"), "{failed}");
+}
+
+#[tokio::test]
+async fn restoring_an_older_checkpoint_than_the_last_committed_is_refused_naming_both() {
+    let (world, _) = one_committed_one_prepared().await;
+    let failed = world.restore(0, Snapshot::default()).await.map(|_| ()).unwrap_err();
+    assert_eq!(
+        failed.to_string(),
+        "restoring checkpoint 0 would write twice what job.sink.0 has committed with checkpoint 1"
+    );
+    assert_eq!(world.states(&client(0)).await, [TxnState::Committed, TxnState::Prepared], "nothing was aborted");
+
+    let accepting = world.builder().accept_rewind(true);
+    let mut runtime = accepting.open(&name(), Some(CheckpointId::new(0)), []).await.unwrap();
+    assert_eq!(world.states(&client(0)).await, [TxnState::Committed, TxnState::Aborted]);
+    runtime.write("1".into()).await.unwrap();
+    runtime.pre_commit(checkpoint(3)).await.unwrap();
+    runtime.checkpoint_completed(completed(3)).unwrap();
+    runtime.flush_commits().await.unwrap();
+    assert_eq!(world.sink.visible(), ["1", "1"], "the accepted duplicate");
+}
+
+#[tokio::test]
+async fn starting_from_nothing_is_refused_once_something_was_prepared_or_committed() {
+    let (world, _) = one_committed_one_prepared().await;
+    let failed = world.builder().open(&name(), None, []).await.map(|_| ()).unwrap_err();
+    assert!(matches!(failed, RuntimeError::Rewound { restored: None, committed: Some(_), .. }), "{failed}");
+
+    let world = World::start().await;
+    let mut runtime = world.first().await;
+    runtime.write("1".into()).await.unwrap();
+    runtime.pre_commit(checkpoint(1)).await.unwrap();
+    drop(runtime);
+    let failed = world.builder().open(&name(), None, []).await.map(|_| ()).unwrap_err();
+    assert!(matches!(failed, RuntimeError::Rewound { restored: None, committed: None, .. }), "{failed}");
+    assert_eq!(world.states(&client(0)).await, [TxnState::Prepared]);
+}
+
+#[tokio::test]
+async fn a_snapshot_of_a_later_checkpoint_than_the_restored_one_is_refused() {
+    let (world, snapshot) = one_committed_one_prepared().await;
+    let failed = world.restore(1, snapshot).await.map(|_| ()).unwrap_err();
+    assert_eq!(failed.to_string(), "a snapshot of checkpoint 2 cannot belong to checkpoint 1");
+    assert_eq!(world.states(&client(0)).await, [TxnState::Committed, TxnState::Prepared]);
+}
+
+#[tokio::test]
+async fn a_commit_that_wins_against_the_abort_of_open_is_noticed() {
+    let (world, _) = one_committed_one_prepared().await;
+    let id = world.sink.ids(&client(0))[1];
+    let coordinator = world.client();
+    // An old worker is told that checkpoint 2 is complete just when a new one is about to abort what it covers.
+    world.sink.on_fence(move || {
+        let coordinator = coordinator.clone();
+        Box::pin(async move {
+            coordinator.commit(&client(0), id, &Default::default(), None).await.unwrap();
+        })
+    });
+    let failed = world.restore(1, Snapshot::default()).await.map(|_| ()).unwrap_err();
+    let committed = Some(CheckpointId::new(2));
+    assert!(matches!(&failed, RuntimeError::Rewound { committed: c, .. } if *c == committed), "{failed}");
+    assert_eq!(world.states(&client(0)).await, [TxnState::Committed, TxnState::Committing]);
+    assert_eq!(world.sink.staged(), 1, "its data was not removed");
+}
+
+#[tokio::test]
+async fn an_unknown_client_is_made_only_at_a_declared_first_start() {
+    let world = World::start().await;
+    let failed = world.restore(7, Snapshot::default()).await.map(|_| ()).unwrap_err();
+    assert!(matches!(&failed, RuntimeError::ClientUnknown { client: named } if *named == client(0)), "{failed}");
+    let listed = world.client().clients(&Default::default()).await.unwrap();
+    assert_eq!(listed.items, [], "nothing was stored");
+    world.first().await.close().await.unwrap();
+    assert!(world.restore(7, Snapshot::default()).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_worker_that_is_new_by_rescaling_needs_no_first_start() {
+    let world = World::start().await;
+    drop(world.first().await);
+    let worker = support::worker(1, 2);
+    let runtime = world.builder().worker(worker).open(&name(), Some(CheckpointId::new(0)), []).await.unwrap();
+    assert_eq!(runtime.report().clients, [client(1)]);
+}
+
+#[tokio::test]
+async fn pending_ids_that_never_began_are_dropped_and_their_data_is_left_alone() {
+    let world = World::start().await;
+    drop(world.first().await);
+    let id = "0190f2c4-7a61-7c3e-9d0a-0d0f6b1c2e3f".parse().unwrap();
+    log_of(&world.pending, &client(0)).await.begin(id).await.unwrap();
+    world.sink.plant(&client(0), id);
+    let runtime = world.restore(0, Snapshot::default()).await.unwrap();
+    assert_eq!(runtime.report().dropped, [(client(0), id)]);
+    assert_eq!(runtime.report().unaccounted, [(client(0), id)]);
+    assert_eq!(world.sink.staged(), 1);
+    assert!(log_of(&world.pending, &client(0)).await.contents().entries.is_empty());
+}
+
+#[tokio::test]
+async fn staged_data_of_an_aborted_transaction_is_removed_although_every_trace_but_the_outcome_is_gone() {
+    let (world, _) = one_committed_one_prepared().await;
+    let id = world.sink.ids(&client(0))[1];
+    world.restore(1, Snapshot::default()).await.unwrap().close().await.unwrap();
+    world.sink.plant(&client(0), id);
+    let runtime = world.restore(1, Snapshot::default()).await.unwrap();
+    assert_eq!((world.sink.staged(), runtime.report().aborted), (0, 1));
+}
+
+#[tokio::test]
+async fn new_ids_are_above_every_id_the_coordinator_has_seen() {
+    let world = World::start().await;
+    drop(world.first().await);
+    let far = "fff0f2c4-7a61-7c3e-9d0a-0d0f6b1c2e3f".parse().unwrap();
+    let begin = ratified::protocol::BeginRequest { epoch: Some(ratified::Epoch::FIRST), ..Default::default() };
+    world.client().begin(&client(0), far, &begin).await.unwrap();
+    let mut runtime = world.restore(0, Snapshot::default()).await.unwrap();
+    runtime.write("1".into()).await.unwrap();
+    assert!(world.sink.ids(&client(0))[0] > far);
+}
+
+#[tokio::test]
+async fn open_says_what_is_left_at_its_deadline_and_may_be_repeated() {
+    let (world, snapshot) = one_committed_one_prepared().await;
+    for _ in 0..10_000 {
+        world.sink.fail("commit", SinkError::indeterminate("away"));
+    }
+    let hurried = world.builder().open_deadline(std::time::Duration::from_millis(200));
+    let failed = hurried.open(&name(), Some(CheckpointId::new(2)), [snapshot.clone()]).await.map(|_| ()).unwrap_err();
+    let id = snapshot.elements()[0].txn_id();
+    assert!(matches!(&failed, RuntimeError::OpenIncomplete { left, .. } if *left == [(client(0), id)]), "{failed}");
+    world.sink.forgive();
+    world.restore(2, snapshot).await.unwrap();
+    assert_eq!(world.sink.visible(), ["1", "2"]);
+}
+
+#[tokio::test]
+async fn data_that_is_neither_staged_nor_visible_stops_the_job() {
+    let (world, snapshot) = one_committed_one_prepared().await;
+    world.sink.lose_staged();
+    let failed = world.restore(2, snapshot).await.map(|_| ()).unwrap_err();
+    assert!(matches!(&failed, RuntimeError::Sink { call: "sink.commit", .. }), "{failed}");
+    assert!(failed.to_string().contains("neither staged nor visible"), "{failed}");
+}
+
+#[tokio::test]
+async fn at_least_once_is_visible_at_the_barrier_and_finishes_what_exactly_once_left() {
+    let (world, snapshot) = one_committed_one_prepared().await;
+    let loose = world.builder().mode(Mode::AtLeastOnce);
+    let mut runtime = loose.open(&name(), Some(CheckpointId::new(2)), [snapshot]).await.unwrap();
+    assert_eq!(world.sink.visible(), ["1", "2"]);
+    runtime.write("3".into()).await.unwrap();
+    assert_eq!(runtime.pre_commit(checkpoint(3)).await.unwrap(), Snapshot::default());
+    assert_eq!(world.sink.visible(), ["1", "2", "3"]);
+    assert_eq!(world.unfinished().await, []);
+    runtime.checkpoint_completed(completed(3)).unwrap();
+    runtime.close().await.unwrap();
+    let mut runtime = world.restore(3, Snapshot::default()).await.unwrap();
+    runtime.write("4".into()).await.unwrap();
+    runtime.pre_commit(checkpoint(4)).await.unwrap();
+    runtime.checkpoint_completed(completed(4)).unwrap();
+    runtime.flush_commits().await.unwrap();
+    assert_eq!(world.sink.visible(), ["1", "2", "3", "4"]);
+}
+
+#[tokio::test]
+async fn a_file_store_carries_pending_ids_and_the_store_id_across_restarts() {
+    let world = World::start().await;
+    let files = FileStore::new(world.dir.path().join("pending"));
+    let opened = world.builder().pending(files.clone()).first_start(true).open(&name(), None, []).await;
+    let mut runtime = opened.unwrap();
+    runtime.write("1".into()).await.unwrap();
+    drop(runtime);
+    let contents = files.open(&client(0)).await.unwrap().contents();
+    assert_eq!(contents.store_id, world.client_store_id().await);
+    assert_eq!(contents.entries.into_keys().collect::<Vec<_>>(), world.sink.ids(&client(0)));
+    let reopened = world.builder().pending(files.clone()).open(&name(), Some(CheckpointId::new(0)), []).await.unwrap();
+    assert!(files.open(&client(0)).await.unwrap().contents().entries.is_empty());
+    assert_eq!(reopened.report().aborted, 1);
+}
+
+#[tokio::test]
+async fn a_client_that_was_forgotten_is_not_known() {
+    let world = World::start().await;
+    drop(world.first().await);
+    world.client().forget(&client(0), reason()).await.unwrap();
+    let failed = world.restore(0, Snapshot::default()).await.map(|_| ()).unwrap_err();
+    assert!(matches!(failed, RuntimeError::ClientUnknown { .. }), "{failed}");
+}
+
+#[tokio::test]
+async fn every_typed_call_of_the_client_is_understood() {
+    let (world, _) = one_committed_one_prepared().await;
+    let coordinator: Arc<CoordinatorClient> = Arc::new(world.client());
+    let ids = world.sink.ids(&client(0));
+    assert_eq!(coordinator.version().await.unwrap().name, "ratifyd");
+    let preserver = coordinator.preserver(&client(0)).await.unwrap();
+    assert_eq!(preserver.last_committed.map(|last| last.txn_id), Some(ids[0]));
+    assert_eq!(coordinator.preserved(&client(0), ids[0]).await.unwrap().txn_id, ids[0]);
+    let undecided = coordinator.preserved(&client(0), ids[1]).await.unwrap_err();
+    assert_eq!(undecided.code(), Some(Code::InvalidTxnState));
+    let participant = (&client(0)).into();
+    assert_eq!(coordinator.decisions(&participant, None, None).await.unwrap().decisions, []);
+    let begun = coordinator.register(&client(0), ids[1], &participant, ratified::Epoch::FIRST).await.unwrap();
+    assert_eq!(begun.state, TxnState::Prepared);
+    assert!(coordinator.retire(&participant, reason()).await.unwrap().retired);
+    assert!(!coordinator.reinstate(&participant, None).await.unwrap().retired);
+    let get = ratified::protocol::BatchItem { txn_id: ids[0], op: ratified::protocol::BatchOp::Get };
+    let batch = ratified::protocol::BatchRequest::new(&[get], true);
+    assert_eq!(coordinator.batch(&client(0), &batch).await.unwrap().results[0].status, 200);
+    let busy = coordinator.forget(&client(0), reason()).await.unwrap_err();
+    assert_eq!(busy.code(), Some(Code::ClientBusy));
+}
