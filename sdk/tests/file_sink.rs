@@ -1,5 +1,6 @@
 //! The file sink keeps the contract of a two-phase sink, whatever its setup.
 #![cfg(feature = "testkit")]
+#![allow(clippy::unwrap_used, reason = "helpers of a test are tests")]
 
 use std::{
     io,

@@ -1,5 +1,6 @@
 //! A process dies before the n-th step that changes the disk, for every n; the next process ends the transaction as it
 //! was decided, and finds no more and no less than its records.
+#![allow(clippy::unwrap_used, reason = "helpers of a test are tests")]
 
 use std::{
     env, fs,

@@ -1,1 +1,3 @@
 //! Sinks that come with the SDK.
+
+pub mod file;

@@ -1,0 +1,249 @@
+//! The file operations of the sink. Everything here blocks.
+
+use std::{
+    fmt,
+    fs::{self, File},
+    io::{self, Read as _},
+    path::{Path, PathBuf},
+    sync::{Arc, OnceLock},
+};
+
+use ratified_protocol::ClientName;
+use thiserror::Error;
+
+use super::{handle::Part, names::PartName};
+use crate::error::SinkError;
+
+const STAGING: &str = ".staged";
+const READ_BYTES: usize = 64 * 1024;
+
+/// A step that changes the disk and is about to be taken. For tests and drills, see
+/// [`FileSinkBuilder::on_step`](super::FileSinkBuilder::on_step).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FileStep<'a> {
+    /// Buffered bytes are written to a staged file.
+    Write {
+        /// The name of the file.
+        file: &'a str,
+    },
+    /// A staged file is synced.
+    SyncFile {
+        /// The name of the file.
+        file: &'a str,
+    },
+    /// A directory is synced.
+    SyncDirectory {
+        /// The directory.
+        path: &'a Path,
+    },
+    /// A commit makes a file visible. With an index of 1 or more this lies between two renames of one commit.
+    Rename {
+        /// The name of the file.
+        file: &'a str,
+        /// How many files of this commit were visible or renamed before.
+        index: usize,
+    },
+    /// An abort removes a staged file.
+    Remove {
+        /// The name of the file.
+        file: &'a str,
+    },
+}
+
+pub(super) type Watch = Arc<dyn Fn(&FileStep<'_>) -> io::Result<()> + Send + Sync>;
+
+/// A file operation that failed, and where.
+#[derive(Debug, Error)]
+#[error("cannot {action} {}", path.display())]
+pub(super) struct IoAt {
+    action: &'static str,
+    path: PathBuf,
+    source: io::Error,
+}
+
+pub(super) fn at(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> IoAt {
+    move |source| IoAt { action, path: path.to_owned(), source }
+}
+
+impl IoAt {
+    pub(super) fn kind(&self) -> io::ErrorKind {
+        self.source.kind()
+    }
+
+    /// The error of a change that these failures are known not to have made.
+    pub(super) fn into_sink_error(self) -> SinkError {
+        use io::ErrorKind as Kind;
+        match self.kind() {
+            Kind::PermissionDenied | Kind::ReadOnlyFilesystem | Kind::StorageFull | Kind::QuotaExceeded => {
+                SinkError::determinate(self)
+            }
+            _ => SinkError::indeterminate(self),
+        }
+    }
+}
+
+impl From<IoAt> for SinkError {
+    fn from(error: IoAt) -> Self {
+        Self::indeterminate(error)
+    }
+}
+
+/// How a file compares to what the handle says of it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    Missing,
+    Same,
+    /// Why it is another one.
+    Different(String),
+}
+
+/// The directory of a sink, shared by its writers and committers.
+pub(super) struct Disk {
+    root: PathBuf,
+    watch: Option<Watch>,
+    failed_sync: OnceLock<String>,
+}
+
+impl fmt::Debug for Disk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Disk").field("root", &self.root).finish_non_exhaustive()
+    }
+}
+
+impl Disk {
+    pub(super) fn new(root: PathBuf, watch: Option<Watch>) -> Self {
+        Self { root, watch, failed_sync: OnceLock::new() }
+    }
+
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// A client's own directory: its name is a legal file name as it is, and no other client's files are in it.
+    pub(super) fn staging_dir(&self, client: &ClientName) -> PathBuf {
+        self.root.join(STAGING).join(client.as_str())
+    }
+
+    pub(super) fn visible_path(&self, part: &PartName) -> PathBuf {
+        self.root.join(part.to_string())
+    }
+
+    pub(super) fn step(&self, step: FileStep<'_>) -> io::Result<()> {
+        self.watch.as_ref().map_or(Ok(()), |watch| watch(&step))
+    }
+
+    pub(super) fn sync_dir(&self, path: &Path) -> Result<(), IoAt> {
+        self.step(FileStep::SyncDirectory { path })
+            .and_then(|()| File::open(path)?.sync_all())
+            .map_err(at("sync", path))
+    }
+
+    /// Refuses once a sync of an applied outcome has failed: the kernel reports such a failure once and then calls the
+    /// directory clean, so asking again would prove nothing.
+    pub(super) fn check_usable(&self) -> Result<(), SinkError> {
+        match self.failed_sync.get() {
+            None => Ok(()),
+            Some(why) => Err(SinkError::rejected(format!("check the storage, then open the sink again: {why}"))),
+        }
+    }
+
+    /// Makes renames or removals durable. A failure is final for this sink.
+    pub(super) fn sync_outcome(&self, path: &Path) -> Result<(), SinkError> {
+        self.sync_dir(path).or_else(|error| {
+            let why = format!("{error}: {}", error.source);
+            let _ = self.failed_sync.set(why);
+            self.check_usable()
+        })
+    }
+
+    /// Makes the root and the client's directory, and makes them last.
+    pub(super) fn make_dirs(&self, client: &ClientName) -> Result<(), IoAt> {
+        let staging = self.staging_dir(client);
+        let missing = |dir: &&Path| fs::symlink_metadata(dir).is_err();
+        let outermost = self.root.ancestors().take_while(missing).last();
+        let made_parent = outermost.is_some();
+        let last = outermost.unwrap_or(&self.root).parent();
+        fs::create_dir_all(&staging).map_err(at("make", &staging))?;
+        // An earlier process may have made any of them and died before it synced: sync them all, inner to outer.
+        for dir in staging.ancestors().skip(1) {
+            let synced = self.sync_dir(if dir.as_os_str().is_empty() { Path::new(".") } else { dir });
+            if Some(dir) != last {
+                synced?;
+                continue;
+            }
+            // The parent of a root that was there may be closed to us; then it was somebody else who made the root.
+            return match synced {
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !made_parent => Ok(()),
+                synced => synced,
+            };
+        }
+        Ok(())
+    }
+
+    /// The parts staged under a client, in order. What has another name is none of ours.
+    pub(super) fn staged_parts(&self, client: &ClientName) -> Result<Vec<PartName>, IoAt> {
+        let dir = self.staging_dir(client);
+        let names = read_parts(&dir).map_err(at("list", &dir));
+        match names {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            names => names,
+        }
+    }
+}
+
+/// The names in a directory that are parts, in order.
+pub(super) fn read_parts(dir: &Path) -> io::Result<Vec<PartName>> {
+    let mut parts = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let name = entry?.file_name().into_string().ok();
+        parts.extend(name.and_then(|name| PartName::try_from(name).ok()));
+    }
+    parts.sort_unstable();
+    Ok(parts)
+}
+
+/// Whether the file at `path` is the one that was staged as `part`. Only [`io::ErrorKind::NotFound`] means that there is
+/// none; any other failure says nothing.
+pub(super) fn compare(path: &Path, part: &Part) -> Result<Found, IoAt> {
+    match compare_io(path, part) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Found::Missing),
+        found => found.map_err(at("read", path)),
+    }
+}
+
+fn compare_io(path: &Path, part: &Part) -> io::Result<Found> {
+    let metadata = fs::symlink_metadata(path)?;
+    if !metadata.is_file() {
+        return Ok(Found::Different("it is no regular file".to_owned()));
+    }
+    if metadata.len() != part.bytes {
+        return Ok(Found::Different(format!("it has {} bytes, not {}", metadata.len(), part.bytes)));
+    }
+    let crc32 = checksum(path)?;
+    if crc32 == part.crc32 {
+        return Ok(Found::Same);
+    }
+    Ok(Found::Different(format!("its checksum is {crc32:08x}, not {:08x}", part.crc32)))
+}
+
+fn checksum(path: &Path) -> io::Result<u32> {
+    let mut file = File::open(path)?;
+    let mut hasher = crc32fast::Hasher::new();
+    let mut buffer = vec![0; READ_BYTES];
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => return Ok(hasher.finalize()),
+            Ok(read) => hasher.update(buffer.get(..read).unwrap_or_default()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Does blocking work off the async threads. A caller that gives up does not stop it.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, SinkError> + Send + 'static,
+) -> Result<T, SinkError> {
+    tokio::task::spawn_blocking(work).await.map_err(SinkError::indeterminate)?
+}
