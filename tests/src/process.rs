@@ -79,6 +79,15 @@ impl Ratifyd {
     /// When it runs already, ends, or does not become ready.
     pub async fn start_again(&mut self) {
         self.spawn();
+        self.until_listening().await;
+        self.until_ready().await;
+    }
+
+    /// Waits until a spawned process listens.
+    ///
+    /// # Panics
+    /// When it ends, or does not come to it.
+    pub async fn until_listening(&mut self) {
         let port_file = self.dir.path().join("port");
         let address = poll::until_some("the port file of ratifyd", || {
             self.assert_runs();
@@ -86,6 +95,13 @@ impl Ratifyd {
         })
         .await;
         self.address.set(Some(address));
+    }
+
+    /// Waits until a listening process has loaded its store.
+    ///
+    /// # Panics
+    /// When it ends, or does not come to it.
+    pub async fn until_ready(&mut self) {
         let raw = self.raw();
         poll::until("ratifyd to be ready", || async {
             let reply = raw.try_call("GET", "/readyz", None).await.ok()?;

@@ -14,6 +14,16 @@ pub fn incarnation(n: u64) -> String {
     format!("6b1c2e3f-0000-4000-8000-{n:012x}")
 }
 
+/// A JSON body of exactly so many bytes.
+///
+/// # Panics
+/// When it is longer already.
+pub fn padded(body: &Value, bytes: usize) -> String {
+    let mut text = body.to_string();
+    text.push_str(&" ".repeat(bytes.checked_sub(text.len()).expect("a body to be filled up")));
+    text
+}
+
 /// A client that was opened.
 #[derive(Debug, Clone)]
 pub struct Session {

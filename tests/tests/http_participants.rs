@@ -1,5 +1,5 @@
 //! Participants: joining, acknowledging, asking for decisions, being declared gone.
-#![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a failure here is a failed test")]
 
 use ratified_tests::{
     config::Config,
