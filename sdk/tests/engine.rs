@@ -159,7 +159,7 @@ async fn a_rejected_commit_stops_the_job_and_keeps_the_transaction() {
 #[tokio::test]
 async fn write_waits_while_too_many_commits_are_unfinished_and_pre_commit_never_does() {
     let world = World::start().await;
-    let mut runtime = world.builder().first_start(true).max_pending(1).open(&support::name(), None, []).await.unwrap();
+    let mut runtime = world.builder().first_start(true).max_pending(1).open(support::name(), None, []).await.unwrap();
     runtime.write("1".into()).await.unwrap();
     runtime.pre_commit(checkpoint(1)).await.unwrap();
     runtime.write("2".into()).await.unwrap();
@@ -184,7 +184,7 @@ async fn write_waits_while_too_many_commits_are_unfinished_and_pre_commit_never_
 #[tokio::test]
 async fn so_many_prepared_checkpoints_without_a_completed_one_are_an_error() {
     let world = World::start().await;
-    let mut runtime = world.builder().first_start(true).max_prepared(3).open(&support::name(), None, []).await.unwrap();
+    let mut runtime = world.builder().first_start(true).max_prepared(3).open(support::name(), None, []).await.unwrap();
     for id in 1..=3 {
         runtime.write(format!("{id}")).await.unwrap();
         runtime.pre_commit(checkpoint(id)).await.unwrap();
@@ -210,7 +210,7 @@ async fn neither_close_nor_drop_nor_panic_aborts_what_is_prepared() {
     let world = World::start().await;
     for how in ["close", "drop", "panic"] {
         let sink: ratified::SinkName = format!("job.{how}").parse().unwrap();
-        let mut runtime = world.builder().first_start(true).open(&sink, None, []).await.unwrap();
+        let mut runtime = world.builder().first_start(true).open(sink, None, []).await.unwrap();
         runtime.write("1".into()).await.unwrap();
         runtime.pre_commit(checkpoint(1)).await.unwrap();
         match how {

@@ -86,7 +86,7 @@ async fn what_is_decided_is_finished_from_the_coordinators_payload_although_host
     world.sink.open_gate();
     assert_eq!(world.states(&client(0)).await, [TxnState::Committing]);
     let elsewhere = world.builder().pending(MemoryStore::new());
-    let runtime = elsewhere.open(&name(), Some(CheckpointId::new(1)), []).await.unwrap();
+    let runtime = elsewhere.open(name(), Some(CheckpointId::new(1)), []).await.unwrap();
     assert_eq!(world.sink.visible(), ["1"]);
     assert_eq!(runtime.report().committed, 1);
     assert_eq!(world.states(&client(0)).await, [TxnState::Committed]);
@@ -100,7 +100,7 @@ async fn a_crash_at_any_point_loses_nothing_and_doubles_nothing() {
             assert!(passed != point, "crash here");
         });
         let crashed = tokio::spawn(async move {
-            let mut runtime = builder.open(&name(), None, []).await.unwrap();
+            let mut runtime = builder.open(name(), None, []).await.unwrap();
             runtime.write("1".into()).await.unwrap();
             let snapshot = runtime.pre_commit(checkpoint(1)).await.unwrap();
             runtime.checkpoint_completed(completed(1)).unwrap();
@@ -141,7 +141,7 @@ async fn a_checkpointed_transaction_that_was_aborted_is_loud() {
     assert!(failed.to_string().contains("OPERATOR"), "{failed}");
 
     let skipping = world.builder().on_lost(Lost::Aborted, LostPolicy::Skip);
-    let runtime = skipping.open(&name(), Some(CheckpointId::new(2)), [snapshot]).await.unwrap();
+    let runtime = skipping.open(name(), Some(CheckpointId::new(2)), [snapshot]).await.unwrap();
     assert_eq!(runtime.report().skipped, [(client(0), id, Lost::Aborted)]);
     assert_eq!((world.sink.visible(), world.sink.staged()), (vec!["1".to_owned()], 0));
 }
@@ -169,12 +169,12 @@ async fn a_checkpointed_transaction_whose_outcome_expired_is_loud() {
     assert!(matches!(failed, RuntimeError::TxnExpired { txn_id, .. } if txn_id == id), "{failed}");
 
     let skipping = world.builder().on_lost(Lost::Expired, LostPolicy::Skip);
-    let runtime = skipping.open(&name(), Some(CheckpointId::new(4)), [snapshots[0].clone()]).await.unwrap();
+    let runtime = skipping.open(name(), Some(CheckpointId::new(4)), [snapshots[0].clone()]).await.unwrap();
     assert_eq!(runtime.report().skipped, [(client(0), id, Lost::Expired)]);
     drop(runtime);
 
     let rewinding = world.builder().accept_rewind(true);
-    let runtime = rewinding.open(&name(), Some(CheckpointId::new(1)), [snapshots[0].clone()]).await.unwrap();
+    let runtime = rewinding.open(name(), Some(CheckpointId::new(1)), [snapshots[0].clone()]).await.unwrap();
     assert_eq!(runtime.report().skipped, [(client(0), id, Lost::Expired)]);
 }
 
@@ -197,7 +197,7 @@ async fn a_checkpointed_transaction_that_the_coordinator_has_never_heard_of_is_l
     assert!(matches!(failed, RuntimeError::TxnNotFound { txn_id, .. } if txn_id == id), "{failed}");
 
     let skipping = world.builder().on_lost(Lost::NotFound, LostPolicy::Skip);
-    let runtime = skipping.open(&name(), Some(CheckpointId::new(1)), [snapshot]).await.unwrap();
+    let runtime = skipping.open(name(), Some(CheckpointId::new(1)), [snapshot]).await.unwrap();
     assert_eq!(runtime.report().skipped, [(client(0), id, Lost::NotFound)]);
     assert_eq!(world.sink.staged(), 1, "what the coordinator does not know is left alone");
     assert_eq!(runtime.report().unaccounted, [(client(0), id)]);
@@ -228,10 +228,10 @@ async fn a_store_that_went_back_is_met_by_an_error() {
 async fn another_coordinator_is_met_by_an_error_before_anything_is_begun() {
     let world = World::start().await;
     let files = world.dir.path().join("pending");
-    let opened = world.builder().pending(FileStore::new(&files)).first_start(true).open(&name(), None, []).await;
+    let opened = world.builder().pending(FileStore::new(&files)).first_start(true).open(name(), None, []).await;
     drop(opened.unwrap());
     let other = World::start().await;
-    let failed = other.builder().pending(FileStore::new(&files)).first_start(true).open(&name(), None, []).await;
+    let failed = other.builder().pending(FileStore::new(&files)).first_start(true).open(name(), None, []).await;
     let failed = failed.map(|_| ()).unwrap_err();
     assert!(failed.to_string().contains("an older copy, or another one"), "{failed}");
 }
@@ -247,7 +247,7 @@ async fn restoring_an_older_checkpoint_than_the_last_committed_is_refused_naming
     assert_eq!(world.states(&client(0)).await, [TxnState::Committed, TxnState::Prepared], "nothing was aborted");
 
     let accepting = world.builder().accept_rewind(true);
-    let mut runtime = accepting.open(&name(), Some(CheckpointId::new(0)), []).await.unwrap();
+    let mut runtime = accepting.open(name(), Some(CheckpointId::new(0)), []).await.unwrap();
     assert_eq!(world.states(&client(0)).await, [TxnState::Committed, TxnState::Aborted]);
     runtime.write("1".into()).await.unwrap();
     runtime.pre_commit(checkpoint(3)).await.unwrap();
@@ -259,7 +259,7 @@ async fn restoring_an_older_checkpoint_than_the_last_committed_is_refused_naming
 #[tokio::test]
 async fn starting_from_nothing_is_refused_once_something_was_prepared_or_committed() {
     let (world, _) = one_committed_one_prepared().await;
-    let failed = world.builder().open(&name(), None, []).await.map(|_| ()).unwrap_err();
+    let failed = world.builder().open(name(), None, []).await.map(|_| ()).unwrap_err();
     assert!(matches!(failed, RuntimeError::Rewound { restored: None, committed: Some(_), .. }), "{failed}");
 
     let world = World::start().await;
@@ -267,7 +267,7 @@ async fn starting_from_nothing_is_refused_once_something_was_prepared_or_committ
     runtime.write("1".into()).await.unwrap();
     runtime.pre_commit(checkpoint(1)).await.unwrap();
     drop(runtime);
-    let failed = world.builder().open(&name(), None, []).await.map(|_| ()).unwrap_err();
+    let failed = world.builder().open(name(), None, []).await.map(|_| ()).unwrap_err();
     assert!(matches!(failed, RuntimeError::Rewound { restored: None, committed: None, .. }), "{failed}");
     assert_eq!(world.states(&client(0)).await, [TxnState::Prepared]);
 }
@@ -315,7 +315,7 @@ async fn a_worker_that_is_new_by_rescaling_needs_no_first_start() {
     let world = World::start().await;
     drop(world.first().await);
     let worker = support::worker(1, 2);
-    let runtime = world.builder().worker(worker).open(&name(), Some(CheckpointId::new(0)), []).await.unwrap();
+    let runtime = world.builder().worker(worker).open(name(), Some(CheckpointId::new(0)), []).await.unwrap();
     assert_eq!(runtime.report().clients, [client(1)]);
 }
 
@@ -362,7 +362,7 @@ async fn open_says_what_is_left_at_its_deadline_and_may_be_repeated() {
         world.sink.fail("commit", SinkError::indeterminate("away"));
     }
     let hurried = world.builder().open_deadline(std::time::Duration::from_millis(200));
-    let failed = hurried.open(&name(), Some(CheckpointId::new(2)), [snapshot.clone()]).await.map(|_| ()).unwrap_err();
+    let failed = hurried.open(name(), Some(CheckpointId::new(2)), [snapshot.clone()]).await.map(|_| ()).unwrap_err();
     let id = snapshot.elements()[0].txn_id();
     assert!(matches!(&failed, RuntimeError::OpenIncomplete { left, .. } if *left == [(client(0), id)]), "{failed}");
     world.sink.forgive();
@@ -383,7 +383,7 @@ async fn data_that_is_neither_staged_nor_visible_stops_the_job() {
 async fn at_least_once_is_visible_at_the_barrier_and_finishes_what_exactly_once_left() {
     let (world, snapshot) = one_committed_one_prepared().await;
     let loose = world.builder().mode(Mode::AtLeastOnce);
-    let mut runtime = loose.open(&name(), Some(CheckpointId::new(2)), [snapshot]).await.unwrap();
+    let mut runtime = loose.open(name(), Some(CheckpointId::new(2)), [snapshot]).await.unwrap();
     assert_eq!(world.sink.visible(), ["1", "2"]);
     runtime.write("3".into()).await.unwrap();
     assert_eq!(runtime.pre_commit(checkpoint(3)).await.unwrap(), Snapshot::default());
@@ -403,14 +403,14 @@ async fn at_least_once_is_visible_at_the_barrier_and_finishes_what_exactly_once_
 async fn a_file_store_carries_pending_ids_and_the_store_id_across_restarts() {
     let world = World::start().await;
     let files = FileStore::new(world.dir.path().join("pending"));
-    let opened = world.builder().pending(files.clone()).first_start(true).open(&name(), None, []).await;
+    let opened = world.builder().pending(files.clone()).first_start(true).open(name(), None, []).await;
     let mut runtime = opened.unwrap();
     runtime.write("1".into()).await.unwrap();
     drop(runtime);
     let contents = files.open(&client(0)).await.unwrap().contents();
     assert_eq!(contents.store_id, world.client_store_id().await);
     assert_eq!(contents.entries.into_keys().collect::<Vec<_>>(), world.sink.ids(&client(0)));
-    let reopened = world.builder().pending(files.clone()).open(&name(), Some(CheckpointId::new(0)), []).await.unwrap();
+    let reopened = world.builder().pending(files.clone()).open(name(), Some(CheckpointId::new(0)), []).await.unwrap();
     assert!(files.open(&client(0)).await.unwrap().contents().entries.is_empty());
     assert_eq!(reopened.report().aborted, 1);
 }

@@ -192,11 +192,11 @@ impl<S: TwoPhaseSink> SinkBuilder<S> {
     /// See [`RuntimeError`]. Opening again is always safe.
     pub async fn open(
         self,
-        name: &SinkName,
+        name: SinkName,
         restored: Option<CheckpointId>,
         snapshots: impl IntoIterator<Item = Snapshot>,
     ) -> Result<SinkRuntime<S>, RuntimeError> {
-        SinkRuntime::open(self, name, restored, snapshots.into_iter().collect()).await
+        SinkRuntime::open(self, &name, restored, snapshots.into_iter().collect()).await
     }
 
     /// Opens the sink for a job that checkpoints itself: one client per source split, named after the split.

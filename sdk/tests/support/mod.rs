@@ -68,7 +68,7 @@ impl World {
 
     /// Opens the only worker's sink of a job that has never run.
     pub(crate) async fn first(&self) -> SinkRuntime<TestSink> {
-        self.builder().first_start(true).open(&name(), None, []).await.unwrap()
+        self.builder().first_start(true).open(name(), None, []).await.unwrap()
     }
 
     /// Opens the only worker's sink of a restarted job.
@@ -77,7 +77,7 @@ impl World {
         checkpoint: u64,
         snapshot: Snapshot,
     ) -> Result<SinkRuntime<TestSink>, RuntimeError> {
-        self.builder().open(&name(), Some(CheckpointId::new(checkpoint)), [snapshot]).await
+        self.builder().open(name(), Some(CheckpointId::new(checkpoint)), [snapshot]).await
     }
 
     /// Where the newest transaction of a client stands, and all before it.

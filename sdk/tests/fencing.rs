@@ -1,0 +1,185 @@
+//! Two owners of one client: one wins, the other is told so.
+
+mod support;
+
+use ratified::{
+    CheckpointId, Epoch, RuntimeError, SinkRuntime, Snapshot, TxnState,
+    pending::FileStore,
+    protocol::{Incarnation, OpenRequest, ShortText, TimeoutMs},
+};
+use support::{World, checkpoint, client, completed, name, sink::TestSink};
+
+fn text(text: &str) -> ShortText {
+    ShortText::try_from(text.to_owned()).unwrap()
+}
+
+async fn old_and_new(world: &World) -> (SinkRuntime<TestSink>, SinkRuntime<TestSink>) {
+    let old = world.builder().first_start(true).owner(text("old:1")).open(name(), None, []).await.unwrap();
+    let new = world.builder().owner(text("new:2")).open(name(), Some(CheckpointId::new(0)), []).await.unwrap();
+    (old, new)
+}
+
+async fn write_and_commit(runtime: &mut SinkRuntime<TestSink>, record: &str, id: u64) {
+    runtime.write(record.into()).await.unwrap();
+    runtime.pre_commit(checkpoint(id)).await.unwrap();
+    runtime.checkpoint_completed(completed(id)).unwrap();
+    runtime.flush_commits().await.unwrap();
+}
+
+fn names_both(error: &RuntimeError) {
+    assert!(matches!(error, RuntimeError::Fenced { .. }), "{error}");
+    assert_eq!(error.to_string(), "job.sink.0 of old:1 was opened by a newer owner: new:2, epoch 2");
+}
+
+#[tokio::test]
+async fn an_old_owner_that_wakes_and_begins_is_told_both_names() {
+    let world = World::start().await;
+    let (mut old, mut new) = old_and_new(&world).await;
+    names_both(&old.write("stale".into()).await.unwrap_err());
+    names_both(&old.pre_commit(checkpoint(1)).await.unwrap_err());
+    write_and_commit(&mut new, "1", 1).await;
+    assert_eq!(world.sink.visible(), ["1"]);
+}
+
+#[tokio::test]
+async fn an_old_owner_that_wakes_and_prepares_is_told_both_names() {
+    let world = World::start().await;
+    let mut old = world.builder().first_start(true).owner(text("old:1")).open(name(), None, []).await.unwrap();
+    old.write("stale".into()).await.unwrap();
+    let mut new = world.builder().owner(text("new:2")).open(name(), Some(CheckpointId::new(0)), []).await.unwrap();
+    names_both(&old.pre_commit(checkpoint(1)).await.unwrap_err());
+    assert!(matches!(old.close().await, Err(RuntimeError::Unflushed { records: 1 })));
+    write_and_commit(&mut new, "1", 1).await;
+    assert_eq!(world.sink.visible(), ["1"]);
+    assert_eq!(world.states(&client(0)).await, [TxnState::Aborted, TxnState::Committed]);
+}
+
+#[tokio::test]
+async fn an_old_owner_that_closes_leaves_the_new_ones_transactions_alone() {
+    let world = World::start().await;
+    let (old, mut new) = old_and_new(&world).await;
+    new.write("1".into()).await.unwrap();
+    old.close().await.unwrap();
+    new.pre_commit(checkpoint(1)).await.unwrap();
+    new.checkpoint_completed(completed(1)).unwrap();
+    new.flush_commits().await.unwrap();
+    assert_eq!(world.sink.visible(), ["1"]);
+}
+
+#[tokio::test]
+async fn a_completed_checkpoint_of_an_old_owner_is_committed_all_the_same() {
+    let world = World::start().await;
+    let mut old = world.first().await;
+    old.write("1".into()).await.unwrap();
+    let snapshot = old.pre_commit(checkpoint(1)).await.unwrap();
+    // Another worker of the new attempt has it in its snapshots; the notification reaches the old one, late.
+    let new = world.restore(1, Snapshot::default()).await.unwrap();
+    assert_eq!(new.report().left_alone, [(client(0), snapshot.elements()[0].txn_id())]);
+    old.checkpoint_completed(completed(1)).unwrap();
+    old.flush_commits().await.unwrap();
+    assert_eq!(world.sink.visible(), ["1"]);
+}
+
+#[tokio::test]
+async fn of_two_that_open_at_once_exactly_one_goes_on() {
+    let world = World::start().await;
+    drop(world.first().await);
+    let restore = || world.builder().open(name(), Some(CheckpointId::new(0)), []);
+    let (a, b) = tokio::join!(restore(), restore());
+    let mut going_on = 0;
+    for mut runtime in [a.unwrap(), b.unwrap()] {
+        match runtime.write("1".into()).await {
+            Ok(()) => {
+                runtime.pre_commit(checkpoint(1)).await.unwrap();
+                runtime.checkpoint_completed(completed(1)).unwrap();
+                runtime.flush_commits().await.unwrap();
+                going_on += 1;
+            }
+            Err(error) => assert!(matches!(error, RuntimeError::Fenced { .. }), "{error}"),
+        }
+    }
+    assert_eq!((going_on, world.sink.visible()), (1, vec!["1".to_owned()]));
+}
+
+#[tokio::test]
+async fn an_attempt_that_lives_on_in_the_same_process_is_fenced_too() {
+    let world = World::start().await;
+    let files = FileStore::new(world.dir.path().join("pending"));
+    let opened = world.builder().pending(files.clone()).first_start(true).open(name(), None, []).await;
+    let mut old = opened.unwrap();
+    old.write("stale".into()).await.unwrap();
+    let new = world.builder().pending(files).open(name(), Some(CheckpointId::new(0)), []).await;
+    let mut new = new.unwrap();
+    let fenced = old.pre_commit(checkpoint(1)).await.unwrap_err();
+    assert!(matches!(fenced, RuntimeError::Fenced { .. }), "{fenced}");
+    write_and_commit(&mut new, "1", 1).await;
+    assert_eq!(world.sink.visible(), ["1"]);
+}
+
+#[tokio::test]
+async fn a_late_duplicate_of_an_old_open_does_not_disturb_the_new_owner() {
+    let world = World::start().await;
+    let late = OpenRequest { incarnation: Incarnation::new(uuid::Uuid::new_v4()), owner: None, create: true };
+    world.client().open(&client(0), &late).await.unwrap();
+    let mut new = world.restore(0, Snapshot::default()).await.unwrap();
+    new.write("1".into()).await.unwrap();
+    let refused = world.client().open(&client(0), &late).await.unwrap_err();
+    assert_eq!(refused.code(), Some(ratified::Code::Fenced));
+    new.pre_commit(checkpoint(1)).await.unwrap();
+    new.checkpoint_completed(completed(1)).unwrap();
+    new.flush_commits().await.unwrap();
+    assert_eq!(world.sink.visible(), ["1"]);
+}
+
+#[tokio::test]
+async fn a_keep_alive_finds_out_that_the_owner_changed() {
+    let world = World::start().await;
+    let timeout = TimeoutMs::try_from(1500).unwrap();
+    let builder = world.builder().first_start(true).owner(text("old:1")).transaction_timeout(timeout);
+    let mut old = builder.batch_records(usize::MAX).open(name(), None, []).await.unwrap();
+    old.write("stale".into()).await.unwrap();
+    let new = world.builder().owner(text("new:2")).open(name(), Some(CheckpointId::new(0)), []).await.unwrap();
+    // Gathered records call nobody: only the keep-alive can tell.
+    let fenced = loop {
+        match old.write("stale".into()).await {
+            Ok(()) => tokio::time::sleep(std::time::Duration::from_millis(1)).await,
+            Err(error) => break error,
+        }
+    };
+    names_both(&fenced);
+    drop(new);
+}
+
+#[tokio::test]
+async fn keep_alives_hold_a_transaction_open_far_beyond_its_timeout() {
+    let world = World::start().await;
+    let timeout = TimeoutMs::try_from(1500).unwrap();
+    let builder = world.builder().first_start(true).transaction_timeout(timeout);
+    let mut runtime = builder.open(name(), None, []).await.unwrap();
+    runtime.write("1".into()).await.unwrap();
+    let id = world.sink.ids(&client(0))[0];
+    // Renewals show as a deadline that is farther away than it was.
+    let mut renewals = 0;
+    let mut last = u64::MAX;
+    while renewals < 5 {
+        let left = world.client().get(&client(0), id, None).await.unwrap().deadline_in_ms.unwrap();
+        renewals += u32::from(left > last);
+        last = left;
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    runtime.pre_commit(checkpoint(1)).await.unwrap();
+    runtime.checkpoint_completed(completed(1)).unwrap();
+    runtime.flush_commits().await.unwrap();
+    assert_eq!(world.sink.visible(), ["1"]);
+}
+
+#[tokio::test]
+async fn epochs_of_one_client_only_grow() {
+    let world = World::start().await;
+    drop(world.first().await);
+    for expected in 2..5 {
+        drop(world.restore(0, Snapshot::default()).await.unwrap());
+        let items = world.client().clients(&Default::default()).await.unwrap().items;
+        assert_eq!(items[0].epoch, Epoch::new(expected));
+    }
+}
