@@ -1,0 +1,18 @@
+//! The rules of the protocol, shown on the engine alone: time is an argument, the disk is a map.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod batch;
+mod before_decision;
+mod catalogue;
+mod clients;
+mod decisions_made;
+mod durability;
+mod effects;
+mod listing;
+mod order;
+mod outcome_table;
+mod participants;
+mod preserver;
+mod recovery;
+mod support;
+mod sweeps;
