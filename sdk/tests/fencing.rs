@@ -1,4 +1,5 @@
 //! Two owners of one client: one wins, the other is told so.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test that cannot go on must panic")]
 
 mod support;
 

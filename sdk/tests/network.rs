@@ -1,4 +1,5 @@
 //! Answers that are lost, cut, garbled or doubled.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test that cannot go on must panic")]
 
 mod support;
 

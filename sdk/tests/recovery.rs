@@ -1,4 +1,5 @@
 //! What the next owner finds, and what it does about it.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test that cannot go on must panic")]
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! Jobs that change their number of workers while transactions are pending.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test that cannot go on must panic")]
 
 mod support;
 
