@@ -161,9 +161,13 @@ fn check_files(data_dir: &Path, store: &Path, marked: Found) -> Result<(), Store
     }
 }
 
-/// The engine takes a keyspace without its version file for one that was never finished, and deletes it.
+/// The engine takes a keyspace without its version file, or without its name in keyspace 0, for one that was never
+/// finished, and deletes it.
 fn check_tables(store: &Path) -> Result<(), StoreError> {
     let keyspaces = store.join("keyspaces");
+    if keyspaces.join("1").exists() && !keyspaces.join("0").exists() {
+        return Err(StoreError::damaged(keyspaces.display().to_string(), "keyspace 0, with the names, is not there"));
+    }
     for entry in fs::read_dir(&keyspaces).map_err(file_error("list", &keyspaces))? {
         let path = entry.map_err(file_error("list", &keyspaces))?.path();
         let has_tables = fs::read_dir(path.join("tables")).is_ok_and(|mut tables| tables.next().is_some());
@@ -238,7 +242,7 @@ impl Store for EmbeddedStore {
         check_files(&self.options.data_dir, &store, marked)?;
         let journals = journal::list(&store)?;
         journal::inspect(&journals)?;
-        if !journals.is_empty() {
+        if store.exists() {
             journal::set_aside(&journals, &self.aside())?;
             journal::begin_new(&store, &journals)?;
         }
@@ -288,3 +292,7 @@ impl Store for EmbeddedStore {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[path = "embedded_tests.rs"]
+mod tests;

@@ -10,6 +10,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use xxhash_rust::xxh3::xxh3_64;
+
 use super::{
     StoreError,
     codec::{self, Entry, Meta},
@@ -21,6 +23,8 @@ const ITEM: u8 = 2;
 const END: u8 = 3;
 const CLEAR: u8 = 4;
 const TRAILER: &[u8; 4] = b"FJL\x03";
+/// A value, a tombstone, a weak tombstone.
+const VALUE_TYPES: [u8; 3] = [0, 1, 2];
 /// Sequence numbers between neighbours differ by a few; a step like this is a damaged number.
 const MAX_STEP: u64 = 1 << 32;
 
@@ -85,7 +89,8 @@ pub(super) fn set_aside(journals: &[PathBuf], to: &Path) -> Result<(), StoreErro
 /// Begins a new journal, so that the engine takes the ones before for full: it replays them into new synced tables and
 /// deletes them, and never again writes behind bytes of which nobody knows whether they reached the disk.
 pub(super) fn begin_new(dir: &Path, journals: &[PathBuf]) -> Result<(), StoreError> {
-    let Some(last) = journals.last() else {
+    let is_full = |path: &&PathBuf| path.metadata().is_ok_and(|m| m.len() > 0);
+    let Some(last) = journals.last().filter(is_full) else {
         return Ok(());
     };
     let number = last.file_stem().and_then(|s| s.to_str()).and_then(|s| s.parse::<u64>().ok()).unwrap_or_default();
@@ -160,8 +165,8 @@ impl Order {
     }
 }
 
-/// A whole batch at this place, or `None` if there is none. Checksums are left to the engine, which refuses to open
-/// when one is wrong.
+/// A whole batch at this place, or `None` if there is none. Every field is checked: the engine asserts some of them,
+/// and ends the process where they are not what it wrote.
 fn read_batch(bytes: &[u8], at: usize) -> Option<JournalBatch> {
     let mut cursor = Cursor { bytes, at };
     if cursor.byte()? != START {
@@ -169,35 +174,43 @@ fn read_batch(bytes: &[u8], at: usize) -> Option<JournalBatch> {
     }
     let items = cursor.u32()?;
     let sequence = cursor.u64()?;
+    let items_at = cursor.at;
     let mut number = None;
     for _ in 0..items {
         match cursor.byte()? {
-            ITEM => {
-                let _type_and_compression = cursor.take(2)?;
-                let _keyspace = cursor.u64()?;
-                let key_bytes = usize::from(cursor.u16()?);
-                let _plain_bytes = cursor.u32()?;
-                let value_bytes = usize::try_from(cursor.u32()?).ok()?;
-                let key = cursor.take(key_bytes)?;
-                let value = cursor.take(value_bytes)?;
-                if let Ok(Entry::Meta(Meta::Batch(found))) = codec::decode(key, value) {
-                    number = Some(found);
-                }
-            }
+            ITEM => number = read_item(&mut cursor)?.or(number),
             CLEAR => {
                 cursor.u64()?;
             }
             _ => return None,
         }
     }
+    let items_end = cursor.at;
     if cursor.byte()? != END {
         return None;
     }
-    let _checksum = cursor.u64()?;
-    if cursor.take(TRAILER.len())? != TRAILER {
+    let checksum = cursor.u64()?;
+    let is_whole = cursor.take(TRAILER.len())? == TRAILER && xxh3_64(bytes.get(items_at..items_end)?) == checksum;
+    is_whole.then_some(JournalBatch { sequence, number, end: cursor.at })
+}
+
+/// An item; gives the number of the batch if this is where it is written.
+fn read_item(cursor: &mut Cursor<'_>) -> Option<Option<u64>> {
+    let value_type = cursor.byte()?;
+    let compression = cursor.byte()?;
+    let _keyspace = cursor.u64()?;
+    let key_bytes = usize::from(cursor.u16()?);
+    let plain_bytes = cursor.u32()?;
+    let value_bytes = cursor.u32()?;
+    if !VALUE_TYPES.contains(&value_type) || compression != 0 || plain_bytes != value_bytes {
         return None;
     }
-    Some(JournalBatch { sequence, number, end: cursor.at })
+    let key = cursor.take(key_bytes)?;
+    let value = cursor.take(usize::try_from(value_bytes).ok()?)?;
+    match codec::decode(key, value) {
+        Ok(Entry::Meta(Meta::Batch(number))) => Some(Some(number)),
+        _ => Some(None),
+    }
 }
 
 /// Where a whole record ends: a trailer, and behind it another record, padding or the end.
