@@ -1,6 +1,6 @@
 //! Reading a request's body within its bounds.
 
-use std::{future::poll_fn, pin::Pin, time::Duration};
+use std::{future::poll_fn, pin::Pin, sync::Arc, time::Duration};
 
 use axum::{
     body::{Body, HttpBody},
@@ -8,27 +8,59 @@ use axum::{
 };
 use bytes::{Bytes, BytesMut};
 use ratified_protocol::{Code, Problem};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// How many times its bound a body is read and thrown away, so that its sender gets to read the refusal.
 const DISCARDED: usize = 4;
+/// What the budget is counted in, in bytes.
+const UNIT: usize = 1024;
 
-/// The whole body.
+/// The memory that bodies may take while they are read.
+#[derive(Debug)]
+pub(super) struct Budget(Arc<Semaphore>);
+
+impl Budget {
+    /// This many bytes.
+    pub(super) fn new(max_bytes: usize) -> Self {
+        Self(Arc::new(Semaphore::new(max_bytes / UNIT)))
+    }
+
+    fn take(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Problem> {
+        let units = u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX);
+        let full =
+            |_| Problem::new(Code::Overloaded, "too many bodies are being read; nothing was done, send it again");
+        self.0.clone().try_acquire_many_owned(units).map_err(full)
+    }
+}
+
+/// A body in memory; it counts against its budget until this is dropped.
+#[derive(Debug, Default)]
+pub(super) struct Received {
+    pub(super) bytes: Bytes,
+    _budget: Option<OwnedSemaphorePermit>,
+}
+
+/// Reads the whole body.
 ///
 /// # Errors
-/// `TOO_LARGE`, then `UNSUPPORTED_MEDIA_TYPE`; `OVERLOADED` when the body does not arrive in time: nothing was done.
+/// `TOO_LARGE`, then `UNSUPPORTED_MEDIA_TYPE`; `OVERLOADED` when there is no memory left for it, or when it does not
+/// arrive in time: nothing was done.
 pub(super) async fn read(
     headers: &HeaderMap,
     body: Body,
     max_bytes: usize,
     timeout: Duration,
-) -> Result<Bytes, Problem> {
-    if is_announced_beyond(headers, max_bytes) && headers.contains_key(header::EXPECT) {
+    budget: &Budget,
+) -> Result<Received, Problem> {
+    let announced = announced(headers);
+    if announced.is_some_and(|bytes| bytes > max_bytes) && headers.contains_key(header::EXPECT) {
         return Err(too_large(max_bytes));
     }
+    let budget = budget.take(announced.unwrap_or(max_bytes).min(max_bytes))?;
     let late = |_| Problem::new(Code::Overloaded, "the body did not arrive in time; nothing was done, send it again");
     let bytes = tokio::time::timeout(timeout, collect(body, max_bytes)).await.map_err(late)??;
     check_media_type(headers)?;
-    Ok(bytes)
+    Ok(Received { bytes, _budget: Some(budget) })
 }
 
 async fn collect(mut body: Body, max_bytes: usize) -> Result<Bytes, Problem> {
@@ -47,9 +79,8 @@ async fn collect(mut body: Body, max_bytes: usize) -> Result<Bytes, Problem> {
     if total > max_bytes { Err(too_large(max_bytes)) } else { Ok(kept.freeze()) }
 }
 
-fn is_announced_beyond(headers: &HeaderMap, max_bytes: usize) -> bool {
-    let announced = headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok());
-    announced.is_some_and(|length: u64| length > max_bytes as u64)
+fn announced(headers: &HeaderMap) -> Option<usize> {
+    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 fn too_large(max_bytes: usize) -> Problem {

@@ -8,6 +8,7 @@ use std::{
 use axum::Router;
 use ratified_protocol::{Code, Problem, StoreId};
 
+use super::body::Budget;
 use crate::{config::Config, metrics::Metrics, writer::Inbox};
 
 /// The bounds of requests.
@@ -29,6 +30,7 @@ struct Shared {
     serving: OnceLock<(Arc<Inbox>, StoreId)>,
     closed: OnceLock<Code>,
     limits: RequestLimits,
+    budget: Budget,
     metrics: Arc<Metrics>,
 }
 
@@ -48,7 +50,8 @@ impl Frontend {
             max_batch_body_bytes: config.max_batch_body_bytes,
             read_timeout_ms: config.read_timeout_ms,
         };
-        Self(Arc::new(Shared { serving: OnceLock::new(), closed: OnceLock::new(), limits, metrics }))
+        let budget = Budget::new(config.max_reading_bytes);
+        Self(Arc::new(Shared { serving: OnceLock::new(), closed: OnceLock::new(), limits, budget, metrics }))
     }
 
     /// The load is done: requests go to this inbox from now on. Only the first call counts.
@@ -80,6 +83,10 @@ impl Frontend {
 
     pub(super) fn limits(&self) -> &RequestLimits {
         &self.0.limits
+    }
+
+    pub(super) fn budget(&self) -> &Budget {
+        &self.0.budget
     }
 
     pub(super) fn inbox(&self) -> Result<&Arc<Inbox>, Problem> {

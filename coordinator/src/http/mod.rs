@@ -19,13 +19,11 @@ pub(crate) use connections::{Bounds, serve as serve_connections};
 pub use frontend::Frontend;
 pub use operations::OPENAPI;
 
-use std::time::Duration;
-
 use axum::{
     Router,
     body::Body,
     extract::{RawPathParams, Request, rejection::RawPathParamsRejection},
-    http::{HeaderValue, Method, StatusCode, header},
+    http::{HeaderMap, HeaderValue, Method, StatusCode, header},
     middleware,
     response::Response,
     routing::any,
@@ -34,6 +32,7 @@ use ratified_core::Answer;
 use ratified_protocol::{Code, Problem, STORE_HEADER};
 
 use self::{
+    body::Received,
     problem::{empty, json, refuse},
     routes::{Action, RESOURCES, Resource, Takes},
     target::Target,
@@ -90,23 +89,28 @@ async fn serve(
         return Ok(with_allow(refuse(&Problem::new(Code::MethodNotAllowed, detail)), resource));
     };
     let target = Target::parse(route, params, request.uri().query())?;
-    let (max_bytes, timeout) = match route.takes {
-        Takes::Nothing => (0, Duration::ZERO),
-        Takes::Body => (frontend.limits().max_body_bytes, frontend.limits().read_timeout()),
-        Takes::Batch => (frontend.limits().max_batch_body_bytes, frontend.limits().read_timeout()),
-    };
     let (parts, body) = request.into_parts();
-    let bytes = match route.takes {
-        Takes::Nothing => bytes::Bytes::new(),
-        Takes::Body | Takes::Batch => body::read(&parts.headers, body, max_bytes, timeout).await?,
-    };
+    let received = receive(frontend, route.takes, &parts.headers, body).await?;
     match route.action {
         Action::Operation(operation) => operations::answer(frontend, operation).await,
         Action::Engine(parse) => {
-            let request = parse(target, &bytes)?;
-            ask(frontend, request, bytes.len()).await
+            let request = parse(target, &received.bytes)?;
+            let bytes = received.bytes.len();
+            // From here on the request counts as queued.
+            drop(received);
+            ask(frontend, request, bytes).await
         }
     }
+}
+
+async fn receive(frontend: &Frontend, takes: Takes, headers: &HeaderMap, body: Body) -> Result<Received, Problem> {
+    let limits = frontend.limits();
+    let max_bytes = match takes {
+        Takes::Nothing => return Ok(Received::default()),
+        Takes::Body => limits.max_body_bytes,
+        Takes::Batch => limits.max_batch_body_bytes,
+    };
+    body::read(headers, body, max_bytes, limits.read_timeout(), frontend.budget()).await
 }
 
 fn with_allow(mut response: Response<Body>, resource: &Resource) -> Response {
