@@ -167,6 +167,13 @@ pub(super) const KEYS: &[Key] = &[
         read_timeout_ms,
         "how long the body of a request may take to arrive"
     ),
+    integer!(
+        "max_reading_bytes",
+        1024..=64 * GIB,
+        "bytes",
+        max_reading_bytes,
+        "bodies being read at once; more are refused"
+    ),
     integer!("max_queue", 1..=10_000_000, "requests", max_queue, "waiting for the writer; more are refused"),
     integer!(
         "max_queue_bytes",
@@ -181,7 +188,7 @@ pub(super) const KEYS: &[Key] = &[
         1024..=GIB,
         "bytes",
         max_batch_bytes,
-        "of one durable write, after which no further request joins it"
+        "bodies of the requests that share one durable write, after which no further one joins"
     ),
     integer!(
         "storage_timeout_ms",

@@ -35,13 +35,15 @@ pub struct Config {
     pub idle_timeout_ms: u64,
     /// `read_timeout_ms`: how long the body of a request may take to arrive.
     pub read_timeout_ms: u64,
+    /// `max_reading_bytes`: bytes of bodies being read at once; beyond, 429 OVERLOADED.
+    pub max_reading_bytes: usize,
     /// `max_queue`: requests waiting for the writer; beyond, 429 OVERLOADED.
     pub max_queue: usize,
     /// `max_queue_bytes`: bytes of their bodies; beyond, 429 OVERLOADED.
     pub max_queue_bytes: usize,
     /// `max_batch_requests`: requests that share one durable write.
     pub max_batch_requests: usize,
-    /// `max_batch_bytes`: bytes of one durable write after which no further request joins it.
+    /// `max_batch_bytes`: bytes of their bodies after which no further request joins.
     pub max_batch_bytes: usize,
     /// `storage_timeout_ms`: how long a write and its sync may take before the process gives up.
     pub storage_timeout_ms: u64,
@@ -83,6 +85,7 @@ impl Default for Config {
             max_connections: 4096,
             idle_timeout_ms: 120_000,
             read_timeout_ms: 30_000,
+            max_reading_bytes: 256 * 1024 * 1024,
             max_queue: 10_000,
             max_queue_bytes: 64 * 1024 * 1024,
             max_batch_requests: 1000,
@@ -116,6 +119,7 @@ impl Config {
         }
         let whole = [
             ("max_batch_body_bytes", self.max_batch_body_bytes, "max_body_bytes", self.max_body_bytes),
+            ("max_reading_bytes", self.max_reading_bytes, "max_batch_body_bytes", self.max_batch_body_bytes),
             ("max_queue_bytes", self.max_queue_bytes, "max_batch_body_bytes", self.max_batch_body_bytes),
         ];
         for (key, value, least_key, least) in whole {

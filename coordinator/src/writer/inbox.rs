@@ -22,7 +22,8 @@ pub struct Arrival {
     pub request: Request,
     /// Where the answer goes; nobody may be listening any more.
     pub reply: oneshot::Sender<Result<Answer, Code>>,
-    bytes: usize,
+    /// The size of its body.
+    pub bytes: usize,
 }
 
 /// Why a request is not taken.

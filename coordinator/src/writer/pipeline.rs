@@ -27,7 +27,7 @@ pub enum Release {
 pub struct Room {
     /// Steps.
     pub requests: usize,
-    /// Bytes of keys and values.
+    /// Bytes of the bodies of their requests.
     pub bytes: usize,
 }
 
@@ -39,12 +39,6 @@ struct Stage {
     steps: usize,
     held: Vec<Effect>,
     revision: Revision,
-}
-
-impl Stage {
-    fn load(&self) -> usize {
-        self.batch.changes.len() + self.held.len()
-    }
 }
 
 /// What a request that is not yet answered waits for.
@@ -99,23 +93,26 @@ impl Pipeline {
         if requests == 0 || bytes == 0 { Room { requests: 0, bytes: 0 } } else { Room { requests, bytes } }
     }
 
-    /// Carries out one input. The caller must ask [`Pipeline::room_left`] before.
+    /// Carries out one input; `bytes` is the size of its body. The caller must ask [`Pipeline::room_left`] before.
     ///
     /// # Errors
     /// A record cannot be written down; a defect, the caller must stop.
-    pub fn step(&mut self, now: Now, input: Input) -> Result<(), StoreError> {
+    pub fn step(&mut self, now: Now, input: Input, bytes: usize) -> Result<(), StoreError> {
         let asked = match &input {
             Input::Request { ticket, request } => Some((*ticket, decides(request))),
             Input::Sweep(_) => None,
         };
+        let before = (self.engine.revision(), self.staged.held.len());
         self.engine.step(now, input, &mut self.scratch);
         if let Some((ticket, decides)) = asked {
             self.waiting.insert(ticket, Waiting { decides, stepped: self.engine.revision() });
         }
-        let before = self.staged.load();
         self.take_effects()?;
         // A step that reads synced state only joins no batch, and so takes no room in one.
-        self.staged.steps += usize::from(self.staged.load() > before);
+        if before != (self.engine.revision(), self.staged.held.len()) {
+            self.staged.steps += 1;
+            self.staged.bytes = self.staged.bytes.saturating_add(bytes);
+        }
         Ok(())
     }
 
@@ -138,7 +135,7 @@ impl Pipeline {
         }
         self.engine.seal(&mut self.scratch);
         self.take_effects()?;
-        if self.staged.load() == 0 && meta.is_empty() {
+        if self.staged.batch.changes.is_empty() && self.staged.held.is_empty() && meta.is_empty() {
             return Ok(None);
         }
         let mut stage = std::mem::take(&mut self.staged);
@@ -199,11 +196,6 @@ impl Pipeline {
         self.in_flight.is_some()
     }
 
-    /// Whether something waits to be written.
-    pub fn is_staged(&self) -> bool {
-        self.staged.load() > 0
-    }
-
     /// How many steps have joined the batch being gathered.
     pub fn staged_steps(&self) -> usize {
         self.staged.steps
@@ -217,11 +209,7 @@ impl Pipeline {
     fn take_effects(&mut self) -> Result<(), StoreError> {
         for effect in std::mem::take(&mut self.scratch) {
             match effect {
-                Effect::Persist(write) => {
-                    let change = codec::encode_write(&write)?;
-                    self.staged.bytes += change.key.len() + change.value.as_ref().map_or(0, Vec::len);
-                    self.staged.batch.changes.push(change);
-                }
+                Effect::Persist(write) => self.staged.batch.changes.push(codec::encode_write(&write)?),
                 Effect::SweepAgain(sweep) => self.again.push(sweep),
                 Effect::Reply { after, .. } if after <= self.synced => self.release(effect),
                 Effect::Reply { after, .. } => match &mut self.in_flight {

@@ -85,15 +85,22 @@ impl Writer {
             for (ticket, code) in self.pipeline.fail() {
                 self.reply(ticket, Err(code));
             }
+            self.close_store();
             return Ended::Failed(error);
         }
         for ticket in self.pipeline.take_waiting() {
             self.reply(ticket, Err(Code::ShuttingDown));
         }
-        // The store, and with it the data directory, is free once this thread has ended.
-        drop(self.to_sync);
-        let _ = self.sync_thread.join();
+        self.close_store();
         Ended::Stopped
+    }
+
+    /// Waits until the store, and with it the data directory, is free; not for a sync that did not end.
+    fn close_store(self) {
+        drop(self.to_sync);
+        if self.sync_began.is_none() {
+            let _ = self.sync_thread.join();
+        }
     }
 
     fn serve(&mut self) -> Result<(), StoreError> {
@@ -142,7 +149,7 @@ impl Writer {
     fn sweep(&mut self, at: Now) -> Result<(), StoreError> {
         let deadline = self.pipeline.engine().next_deadline();
         for sweep in self.sweeps.take_due(at.uptime, deadline) {
-            self.pipeline.step(at, Input::Sweep(sweep))?;
+            self.pipeline.step(at, Input::Sweep(sweep), 0)?;
         }
         Ok(())
     }
@@ -151,7 +158,7 @@ impl Writer {
         let ticket = Ticket(self.next_ticket);
         self.next_ticket = self.next_ticket.wrapping_add(1);
         self.replies.insert(ticket, arrival.reply);
-        self.pipeline.step(arrival.now, Input::Request { ticket, request: arrival.request })
+        self.pipeline.step(arrival.now, Input::Request { ticket, request: arrival.request }, arrival.bytes)
     }
 
     fn take_sync(&mut self, ended: Option<Result<(), StoreError>>) -> Result<(), StoreError> {
@@ -160,8 +167,8 @@ impl Writer {
         };
         match ended {
             Some(result) => {
-                result?;
                 self.sync_began = None;
+                result?;
                 self.metrics.synced(began.elapsed());
                 self.pipeline.synced();
                 Ok(())

@@ -1,0 +1,250 @@
+//! `ratifyd` as a process: flags, files, signals and exit codes.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a failure is the test's answer")]
+
+mod support;
+
+use std::{
+    fs,
+    io::Read,
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+};
+
+use serde_json::{Value, json};
+use support::{T1, T2};
+use tempfile::TempDir;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_ratifyd");
+
+struct Process {
+    child: Child,
+    base: String,
+}
+
+impl Process {
+    fn start(dir: &Path) -> Self {
+        Self::start_with(dir, Command::new(BINARY))
+    }
+
+    /// Starts and waits until it listens.
+    fn start_with(dir: &Path, mut command: Command) -> Self {
+        let port_file = dir.join("port");
+        let _ = fs::remove_file(&port_file);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(dir.join("data"));
+        command.arg("--port-file").arg(&port_file);
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        loop {
+            if let Ok(address) = fs::read_to_string(&port_file) {
+                return Self { child, base: format!("http://{}", address.trim()) };
+            }
+            if child.try_wait().unwrap().is_some() {
+                panic!("it ended: {}", log_of(&mut child));
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    fn terminate(&self) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+    }
+
+    /// Exit code and log.
+    fn end(mut self) -> (Option<i32>, String) {
+        let log = log_of(&mut self.child);
+        (self.child.wait().unwrap().code(), log)
+    }
+
+    async fn send(&self, method: &str, path: &str, body: Value) -> Option<(u16, Value)> {
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        let method = reqwest::Method::from_bytes(method.as_bytes()).unwrap();
+        let response = client.request(method, format!("{}{path}", self.base)).json(&body).send().await.ok()?;
+        let status = response.status().as_u16();
+        Some((status, response.json().await.ok()?))
+    }
+
+    async fn ready(&self) {
+        while self.send("GET", "/readyz", json!({})).await.is_none_or(|(status, _)| status != 200) {}
+    }
+
+    async fn open(&self) {
+        let body = json!({"incarnation": "6ba7b810-9dad-41d1-80b4-00c04fd430c8", "create": true});
+        assert_eq!(self.send("POST", "/v1/clients/c/open", body).await.unwrap().0, 200);
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn log_of(child: &mut Child) -> String {
+    let mut log = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+    log
+}
+
+fn run(args: &[&str]) -> Output {
+    Command::new(BINARY).args(args).output().unwrap()
+}
+
+fn dir() -> TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[tokio::test]
+async fn sigterm_ends_it_in_peace_and_a_kill_loses_nothing_that_was_told() {
+    let dir = dir();
+    let process = Process::start(dir.path());
+    process.ready().await;
+    process.open().await;
+    let txn = |id: &str| format!("/v1/clients/c/txns/{id}");
+    assert_eq!(process.send("PUT", &txn(T1), json!({"epoch": 1})).await.unwrap().0, 201);
+    process.terminate();
+    let (code, log) = process.end();
+    assert_eq!(code, Some(0), "{log}");
+    for line in ["listening address=127.0.0.1:", "loaded store=", "ready", "stopped"] {
+        assert!(log.contains(line), "{line}: {log}");
+    }
+    assert!(log.contains(&format!("transaction client=c txn={T1} from=\"-\" to=\"OPEN\" reason=\"-\"")), "{log}");
+
+    let process = Process::start(dir.path());
+    process.ready().await;
+    let commit = process.send("POST", &format!("{}/commit", txn(T1)), json!({"epoch": 1})).await.unwrap();
+    assert_eq!((commit.0, commit.1["state"].as_str()), (200, Some("COMMITTED")));
+    drop(process);
+
+    let process = Process::start(dir.path());
+    process.ready().await;
+    let replay = process.send("POST", &format!("{}/commit", txn(T1)), json!({"epoch": 1})).await.unwrap();
+    assert_eq!((replay.0, replay.1["replayed"].as_bool()), (200, Some(true)));
+}
+
+#[tokio::test]
+async fn a_second_process_on_the_directory_is_refused() {
+    let dir = dir();
+    let process = Process::start(dir.path());
+    process.ready().await;
+    let data = dir.path().join("data");
+    let second = run(&["serve", "--listen", "127.0.0.1:0", "--data-dir", data.to_str().unwrap()]);
+    assert_eq!(second.status.code(), Some(1));
+    let message = format!("ratifyd: {} is in use by another coordinator; stop that one first", data.display());
+    assert!(stderr(&second).contains(&message), "{}", stderr(&second));
+    process.open().await;
+}
+
+#[tokio::test]
+async fn a_store_that_fails_ends_the_process_with_3() {
+    let dir = dir();
+    let process = Process::start(dir.path());
+    process.ready().await;
+    process.open().await;
+    process.terminate();
+    assert_eq!(process.end().0, Some(0));
+
+    // Files may not grow beyond 1 MiB: the journal's writes fail as on a full disk.
+    let mut limited = Command::new("bash");
+    limited.args(["-c", "trap '' XFSZ; ulimit -f 1024; exec \"$0\" \"$@\"", BINARY]);
+    let process = Process::start_with(dir.path(), limited);
+    process.ready().await;
+    let payload = "AAAA".repeat(16_000);
+    let mut acknowledged = 0;
+    let refused = loop {
+        let id = format!("0190f2c4-7a61-7c3e-9d0a-{acknowledged:012x}");
+        let operations = json!([
+            {"op": "begin", "txnId": id, "epoch": 1},
+            {"op": "prepare", "txnId": id, "epoch": 1, "payload": payload},
+        ]);
+        match process.send("POST", "/v1/clients/c/batch", json!({"operations": operations})).await {
+            Some((200, _)) => acknowledged += 1,
+            other => break other,
+        }
+        assert!(acknowledged < 100, "the limit was never met");
+    };
+    if let Some((status, problem)) = refused {
+        assert_eq!((status, problem["code"].as_str()), (503, Some("STORAGE_UNAVAILABLE")));
+    }
+    let (code, log) = process.end();
+    assert_eq!(code, Some(3), "{log}");
+    let last = log.lines().last().unwrap_or_default();
+    assert!(last.starts_with("ratifyd: the store failed: "), "{log}");
+
+    let process = Process::start(dir.path());
+    process.ready().await;
+    for n in 0..acknowledged {
+        let path = format!("/v1/clients/c/txns/0190f2c4-7a61-7c3e-9d0a-{n:012x}");
+        let (status, txn) = process.send("GET", &path, json!({})).await.unwrap();
+        assert_eq!((status, txn["state"].as_str()), (200, Some("PREPARED")), "{n} of {acknowledged}");
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_is_damaged_is_refused_with_1() {
+    let dir = dir();
+    let process = Process::start(dir.path());
+    process.ready().await;
+    process.open().await;
+    assert_eq!(process.send("PUT", &format!("/v1/clients/c/txns/{T2}"), json!({"epoch": 1})).await.unwrap().0, 201);
+    process.terminate();
+    assert_eq!(process.end().0, Some(0));
+    let journal = dir.path().join("data/store/0.jnl");
+    let mut bytes = fs::read(&journal).unwrap();
+    bytes[0] = 9;
+    fs::write(&journal, bytes).unwrap();
+    let data = dir.path().join("data");
+    let output = run(&["serve", "--listen", "127.0.0.1:0", "--data-dir", data.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    let message = format!("ratifyd: the load is refused: damaged or unknown data at {} at byte 0", journal.display());
+    assert!(stderr(&output).contains(&message), "{}", stderr(&output));
+}
+
+#[test]
+fn an_address_that_others_reach_is_refused_with_the_reason() {
+    let output = run(&["serve", "--data-dir", "/nowhere", "--listen", "0.0.0.0:0"]);
+    assert_eq!(output.status.code(), Some(2));
+    let message = "ratifyd: listen: 0.0.0.0:0 can be reached from other machines, and there is neither authentication";
+    assert!(stderr(&output).starts_with(message), "{}", stderr(&output));
+}
+
+#[test]
+fn check_config_prints_what_is_in_effect() {
+    let dir = dir();
+    let file = dir.path().join("r.toml");
+    fs::write(&file, "max_queue = 5\nmax_waiting = 6\n").unwrap();
+    let file = file.to_str().unwrap();
+    let output = Command::new(BINARY)
+        .args(["check-config", "--config", file, "--set", "max_clients=7", "--insecure-allow-remote"])
+        .env("RATIFIED_MAX_WAITING", "8")
+        .output()
+        .unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    for line in ["max_queue = 5", "max_waiting = 8", "max_clients = 7", "insecure_allow_remote = true"] {
+        assert!(printed.lines().any(|l| l == line), "{line}: {printed}");
+    }
+}
+
+#[test]
+fn a_configuration_that_is_refused_names_file_and_key() {
+    let dir = dir();
+    let file = dir.path().join("r.toml");
+    fs::write(&file, "gc_interval = 5\n").unwrap();
+    let file = file.to_str().unwrap();
+    for command in ["check-config", "serve"] {
+        let output = run(&[command, "--config", file]);
+        assert_eq!(output.status.code(), Some(2));
+        let expected = format!("ratifyd: {file}: gc_interval: is not a key; the keys are listen, ");
+        assert!(stderr(&output).starts_with(&expected), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn it_tells_its_version() {
+    let output = run(&["--version"]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), format!("ratifyd {}\n", env!("CARGO_PKG_VERSION")));
+}
