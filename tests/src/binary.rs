@@ -50,7 +50,7 @@ fn build(profile: &Path) {
         .args(["build", "-p", "ratified-coordinator", "--bin", "ratifyd", "--profile", name])
         .arg("--target-dir")
         .arg(target)
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .args(["--manifest-path", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")])
         .status()
         .expect("cargo can be run");
     assert!(status.success(), "ratifyd cannot be built: {status}");

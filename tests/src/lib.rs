@@ -10,6 +10,8 @@
 
 pub mod binary;
 pub mod config;
+pub mod load;
+pub mod oracle;
 pub mod poll;
 pub mod process;
 pub mod raw;
