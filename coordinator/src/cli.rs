@@ -1,6 +1,8 @@
 //! The command line.
 
 use std::{
+    env,
+    ffi::OsString,
     fs, io,
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -107,7 +109,8 @@ fn refuse(code: u8, problem: &str) -> ExitCode {
 
 impl Settings {
     fn resolve(&self) -> Result<(Config, Vec<String>), String> {
-        let mut sources = Sources { environment: std::env::vars().collect(), ..Sources::default() };
+        let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+        let mut sources = Sources { environment: env::vars_os().filter_map(text).collect(), ..Sources::default() };
         if let Some(path) = &self.config {
             let text = fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
             sources.file = Some((path.clone(), text));

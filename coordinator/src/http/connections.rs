@@ -48,6 +48,7 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, bounds: Bounds,
         };
         let (stream, permit) = match accepted {
             Ok(accepted) => accepted,
+            Err(e) if is_of_the_peer(&e) => continue,
             Err(e) => {
                 tracing::warn!(error = %e, "a connection cannot be accepted");
                 tokio::time::sleep(ACCEPT_AGAIN).await;
@@ -77,4 +78,10 @@ async fn accept(
     // Answers are small and waited for: none may sit in a buffer for another to join it.
     stream.set_nodelay(true)?;
     Ok((stream, permit))
+}
+
+/// Whether only the one connection is gone, and others can be accepted at once.
+fn is_of_the_peer(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, InvalidInput, NotConnected};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | InvalidInput | NotConnected)
 }

@@ -12,7 +12,7 @@ mod memory;
 pub use embedded::{EmbeddedOptions, EmbeddedStore};
 pub use memory::MemoryStore;
 
-use std::path::PathBuf;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use thiserror::Error;
 
@@ -25,7 +25,7 @@ pub struct Change {
     pub value: Option<Vec<u8>>,
 }
 
-/// Changes that become durable together or not at all, applied in order.
+/// Changes that become durable together or not at all; each key at most once.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Batch {
     /// The number of this batch; each is one greater than the one before.
@@ -35,6 +35,13 @@ pub struct Batch {
 }
 
 impl Batch {
+    /// Drops every change that a later one of the same key makes void: an engine that stamps a whole batch alike could
+    /// not tell which of two came last.
+    pub fn keep_last_of_each_key(&mut self) {
+        let last: BTreeMap<_, _> = self.changes.drain(..).map(|change| (change.key, change.value)).collect();
+        self.changes = last.into_iter().map(|(key, value)| Change { key, value }).collect();
+    }
+
     /// How many bytes the keys and values have in all.
     pub fn bytes(&self) -> usize {
         self.changes.iter().map(|c| c.key.len() + c.value.as_ref().map_or(0, Vec::len)).sum()

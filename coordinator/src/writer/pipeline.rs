@@ -147,6 +147,7 @@ impl Pipeline {
         for meta in own.iter().chain(meta) {
             batch.changes.push(codec::encode_meta(*meta)?);
         }
+        batch.keep_last_of_each_key();
         self.in_flight = Some(stage);
         Ok(Some(batch))
     }

@@ -127,6 +127,17 @@ fn every_batch_carries_its_number_and_the_uptime() {
 }
 
 #[test]
+fn a_key_comes_once_in_a_batch_and_the_last_change_wins() {
+    let mut pipeline = opened(ROOM);
+    ask(&mut pipeline, 1, begin(1, &[]));
+    let uptime = Meta::Uptime(Uptime::from_millis(5000));
+    let batch = pipeline.seal_with(&[uptime]).unwrap().unwrap();
+    let keys: BTreeSet<_> = batch.changes.iter().map(|change| change.key.clone()).collect();
+    assert_eq!(keys.len(), batch.changes.len());
+    assert!(batch.changes.contains(&codec::encode_meta(uptime).unwrap()));
+}
+
+#[test]
 fn a_decision_without_participants_is_one_batch_with_its_outcome() {
     let mut pipeline = opened(ROOM);
     ask(&mut pipeline, 1, begin(1, &[]));
