@@ -13,6 +13,7 @@ mod order;
 mod outcome_table;
 mod participants;
 mod preserver;
+mod property;
 mod recovery;
 mod support;
 mod sweeps;

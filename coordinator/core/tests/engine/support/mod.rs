@@ -40,7 +40,8 @@ pub(crate) struct Driver {
     unsynced: VecDeque<Batch>,
     sealed_upto: Revision,
     held: Vec<(Ticket, Revision, Answer)>,
-    released: BTreeMap<Ticket, Answer>,
+    /// In the order they left.
+    released: Vec<(Ticket, Answer)>,
     next_ticket: u64,
 }
 
@@ -59,7 +60,7 @@ impl Driver {
             unsynced: VecDeque::new(),
             sealed_upto: Revision::default(),
             held: Vec::new(),
-            released: BTreeMap::new(),
+            released: Vec::new(),
             next_ticket: 1,
         }
     }
@@ -156,18 +157,20 @@ impl Driver {
         self.held = held;
         let free: Vec<(Ticket, Revision, Answer)> = free;
         for (ticket, _, answer) in free {
-            assert!(self.released.insert(ticket, answer).is_none(), "a request is answered once");
+            assert!(self.released.iter().all(|(other, _)| *other != ticket), "a request is answered once");
+            self.released.push((ticket, answer));
         }
     }
 
     /// The answer that has left, if it has.
     pub(crate) fn answer(&mut self, ticket: Ticket) -> Option<Told> {
-        self.released.remove(&ticket).map(|answer| Told::of(&answer))
+        let at = self.released.iter().position(|(other, _)| *other == ticket)?;
+        Some(Told::of(&self.released.remove(at).1))
     }
 
     /// Answers that have left and were not asked for yet.
     pub(crate) fn take_released(&mut self) -> Vec<(Ticket, Answer)> {
-        std::mem::take(&mut self.released).into_iter().collect()
+        std::mem::take(&mut self.released)
     }
 
     /// A request, its batch, and its sync.
