@@ -14,9 +14,8 @@ use ratified_coordinator::{Config, Coordinator, Handle, Sources};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-/// The configuration was refused.
-const EXIT_CONFIG: u8 = 2;
-/// It did not start: the directory is in use, the address is taken, or what is stored was refused.
+/// It did not start: the configuration or what is stored was refused, the directory or the address is in use. A command
+/// line that cannot be read ends with 2, as everywhere.
 const EXIT_START: u8 = 1;
 /// The store failed while serving.
 const EXIT_STORAGE: u8 = 3;
@@ -31,14 +30,14 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serve until SIGTERM or SIGINT. Exit codes: 0 stopped, 1 not started, 2 configuration refused, 3 store failed.
+    /// Serve until SIGTERM or SIGINT. Exit codes: 0 stopped, 1 refused to start, 2 wrong command line, 3 store failed.
     Serve {
         #[command(flatten)]
         settings: Settings,
         /// Write the bound address to this file once it is listened on.
         #[arg(long, value_name = "FILE")]
         port_file: Option<PathBuf>,
-        /// How log lines are written to stderr; the environment variable RATIFIED_LOG filters them (default: info).
+        /// How log lines are written to stderr; the environment variable RUST_LOG filters them (default: info).
         #[arg(long, value_enum, default_value_t = LogFormat::Text)]
         log_format: LogFormat,
     },
@@ -87,7 +86,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
                 print!("{}", config.describe());
                 ExitCode::SUCCESS
             }
-            Err(problem) => refuse(EXIT_CONFIG, &problem),
+            Err(problem) => refuse(EXIT_START, &problem),
         },
         Command::Serve { settings, port_file, log_format } => match settings.resolve() {
             Ok((config, unknown)) => {
@@ -97,7 +96,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
                 }
                 serve(config, port_file)
             }
-            Err(problem) => refuse(EXIT_CONFIG, &problem),
+            Err(problem) => refuse(EXIT_START, &problem),
         },
     }
 }
@@ -126,14 +125,13 @@ impl Settings {
             sources.flags.push(("insecure_allow_remote".to_owned(), true.to_string()));
         }
         let config = sources.resolve().map_err(|e| e.to_string())?;
-        let ours = ["RATIFIED_LOG"];
-        let unknown = sources.unknown_variables().into_iter().filter(|v| !ours.contains(v)).map(str::to_owned);
-        Ok((config, unknown.collect()))
+        let unknown = sources.unknown_variables().into_iter().map(str::to_owned).collect();
+        Ok((config, unknown))
     }
 }
 
 fn log_to_stderr(format: LogFormat) {
-    let filter = EnvFilter::try_from_env("RATIFIED_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(false);
     match format {
         LogFormat::Text => lines.init(),

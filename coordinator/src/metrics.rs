@@ -205,10 +205,10 @@ fn gauges() -> Vec<GaugeRow> {
         (gauge("ratified_pending_acks", "Acknowledgements that are missing."), |_, g| g.pending_acks as f64),
         (gauge("ratified_waiting_requests", "Requests parked by waitMs."), |_, g| g.waiting as f64),
         (gauge("ratified_payload_bytes", "Payload bytes held in memory."), |_, g| g.payload_bytes as f64),
-        (gauge("ratified_oldest_open_seconds", "Age of the oldest OPEN transaction."), |_, g| {
+        (gauge("ratified_oldest_open_age_seconds", "Age of the oldest OPEN transaction."), |_, g| {
             g.oldest_open_ms as f64 / 1000.0
         }),
-        (gauge("ratified_oldest_prepared_seconds", "Age of the oldest PREPARED transaction."), |_, g| {
+        (gauge("ratified_oldest_prepared_age_seconds", "Age of the oldest PREPARED transaction."), |_, g| {
             g.oldest_prepared_ms as f64 / 1000.0
         }),
         (gauge("ratified_preserver_coalescing_ratio", "Appended outcomes per flush that wrote something."), |s, _| {

@@ -41,7 +41,7 @@ pub struct EmbeddedOptions {
 impl EmbeddedOptions {
     /// The defaults, in this directory.
     pub fn new(data_dir: impl Into<PathBuf>) -> Self {
-        Self { data_dir: data_dir.into(), mark_interval: Duration::from_millis(100), cache_bytes: 8 * 1024 * 1024 }
+        Self { data_dir: data_dir.into(), mark_interval: Duration::from_millis(100), cache_bytes: 32 * 1024 * 1024 }
     }
 }
 
