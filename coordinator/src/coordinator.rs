@@ -247,7 +247,8 @@ fn load_and_serve(
     let inbox = Arc::new(Inbox::new(clock.clone(), config.max_queue, config.max_queue_bytes));
     let writer = Writer::new(loaded, store, inbox.clone(), clock, metrics.clone(), config)
         .map_err(|e| Failure::Defect(format!("the thread that syncs cannot be started: {e}")))?;
-    tracing::info!(store = %store_id, records, took_ms = began.elapsed().as_millis(), "loaded");
+    let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+    tracing::info!(store = %store_id, records, took_ms, "loaded");
     frontend.open(inbox, store_id);
     phase.send_replace(Phase::Serving);
     match writer.run() {

@@ -241,9 +241,10 @@ impl Store for EmbeddedStore {
         let marked = mark::read(&self.options.data_dir.join("MARK"));
         check_files(&self.options.data_dir, &store, marked)?;
         let journals = journal::list(&store)?;
-        journal::inspect(&journals)?;
+        let torn = journal::inspect(&journals)?;
         if store.exists() {
             journal::set_aside(&journals, &self.aside())?;
+            torn.iter().try_for_each(journal::cut)?;
             journal::begin_new(&store, &journals)?;
         }
         self.aside_is_kept = self.aside().exists();

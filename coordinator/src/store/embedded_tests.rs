@@ -114,6 +114,26 @@ fn a_torn_tail_is_cut_and_everything_before_it_is_kept() {
 }
 
 #[test]
+fn a_tail_whose_pages_reached_the_disk_out_of_order_is_cut_unless_it_was_acknowledged() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, _) = load(dir.path()).unwrap();
+    write(&mut store, 1);
+    let large = super::super::Change { key: own(2), value: Some(vec![7; 20_000]) };
+    let changes = vec![codec::encode_meta(Meta::Batch(2)).unwrap(), large];
+    store.write(Batch { number: 2, changes }).unwrap();
+    store.sync().unwrap();
+    drop(store);
+    let path = journal_of(dir.path());
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[8192..12288].fill(0);
+    fs::write(&path, bytes).unwrap();
+    assert!(refusal(dir.path()).contains("ends at batch 1, but batch 2"), "the mark knows it was synced");
+    mark(dir.path(), 1);
+    let (_, entries) = load(dir.path()).unwrap();
+    assert_eq!(batches(&entries), [1]);
+}
+
+#[test]
 fn damage_in_the_middle_is_refused_with_its_place_and_nothing_is_changed() {
     let dir = filled();
     let path = journal_of(dir.path());

@@ -5,7 +5,7 @@
 //! ones follow, and a batch number or sequence number out of order, are damage, and refused.
 
 use std::{
-    fs::{self, File},
+    fs::{self, File, OpenOptions},
     io::{self, Write},
     path::{Path, PathBuf},
 };
@@ -25,6 +25,8 @@ const CLEAR: u8 = 4;
 const TRAILER: &[u8; 4] = b"FJL\x03";
 /// A value, a tombstone, a weak tombstone.
 const VALUE_TYPES: [u8; 3] = [0, 1, 2];
+/// What a disk writes whole or not at all, in bytes.
+const SECTOR: usize = 512;
 /// Sequence numbers between neighbours differ by a few; a step like this is a damaged number.
 const MAX_STEP: u64 = 1 << 32;
 
@@ -47,9 +49,17 @@ pub(super) fn list(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
     Ok(found.into_iter().map(|(_, path)| path).collect())
 }
 
-/// Reads every journal and refuses damage before the tail.
-pub(super) fn inspect(journals: &[PathBuf]) -> Result<(), StoreError> {
+/// A tail that a crash tore: the journal is good up to this byte.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Torn {
+    path: PathBuf,
+    at: usize,
+}
+
+/// Reads every journal and refuses damage before the tail; gives the tails that a crash tore.
+pub(super) fn inspect(journals: &[PathBuf]) -> Result<Vec<Torn>, StoreError> {
     let mut order = Order::default();
+    let mut torn = Vec::new();
     for path in journals {
         let bytes = read_without_padding(path).map_err(file_error("read", path))?;
         let mut at = 0;
@@ -57,13 +67,25 @@ pub(super) fn inspect(journals: &[PathBuf]) -> Result<(), StoreError> {
             order.follow(&batch).map_err(|problem| damaged(path, at, problem))?;
             at = batch.end;
         }
-        let rest = bytes.get(at..).unwrap_or_default();
-        if let Some(whole) = find_trailer(rest) {
-            let problem = format!("cannot be read, but a whole record ends {whole} bytes further on");
-            return Err(damaged(path, at, problem));
+        let tail = bytes.get(at..).unwrap_or_default();
+        match find_trailer(tail, order.sequence) {
+            None if tail.is_empty() => {}
+            Some(end) if end < tail.len() || !has_unwritten_sector(&bytes, at) => {
+                let problem = format!("cannot be read, but a whole record ends {end} bytes further on");
+                return Err(damaged(path, at, problem));
+            }
+            _ => torn.push(Torn { path: path.clone(), at }),
         }
     }
-    Ok(())
+    Ok(torn)
+}
+
+/// Cuts a torn tail: the engine knows only some kinds of them, and refuses the others.
+pub(super) fn cut(torn: &Torn) -> Result<(), StoreError> {
+    tracing::warn!(journal = %torn.path.display(), at = torn.at, "a torn tail, never acknowledged, is cut");
+    let file = OpenOptions::new().write(true).open(&torn.path).map_err(file_error("open", &torn.path))?;
+    let cut = file.set_len(torn.at as u64).and_then(|()| file.sync_all());
+    cut.map_err(file_error("cut", &torn.path))
 }
 
 /// Copies the journals to `to`, durably, unless a copy is already there: opening the store may cut the originals, and
@@ -213,10 +235,23 @@ fn read_item(cursor: &mut Cursor<'_>) -> Option<Option<u64>> {
     }
 }
 
-/// Where a whole record ends: a trailer, and behind it another record, padding or the end.
-fn find_trailer(bytes: &[u8]) -> Option<usize> {
+/// Where a whole record ends: a trailer, and behind it nothing or the start of the next record.
+fn find_trailer(bytes: &[u8], last_sequence: Option<u64>) -> Option<usize> {
+    let is_next = |at: usize| {
+        let mut cursor = Cursor { bytes, at };
+        let starts = cursor.byte() == Some(START) && cursor.u32().is_some();
+        let step = cursor.u64().map(|sequence| sequence.wrapping_sub(last_sequence.unwrap_or_default()));
+        starts && step.is_some_and(|step| (1..=MAX_STEP).contains(&step))
+    };
     let ends = bytes.windows(TRAILER.len()).enumerate().filter(|(_, w)| w == TRAILER).map(|(at, _)| at + TRAILER.len());
-    ends.into_iter().find(|end| matches!(bytes.get(*end), None | Some(&0 | &START)))
+    ends.into_iter().find(|end| *end == bytes.len() || is_next(*end))
+}
+
+/// Whether a sector behind this place was never written: the disk was stopped while it wrote the pages of a batch, in
+/// an order of its own.
+fn has_unwritten_sector(bytes: &[u8], from: usize) -> bool {
+    let sectors = bytes.chunks_exact(SECTOR).skip(from.div_ceil(SECTOR));
+    sectors.into_iter().any(|sector| sector == [0; SECTOR])
 }
 
 struct Cursor<'a> {
