@@ -45,7 +45,8 @@ pub struct TxnContext {
     pub client: ClientName,
     /// Its id; drawn once, never reused.
     pub txn_id: TxnId,
-    /// The epoch of the owner that *calls*. After a restart this is a greater one than the epoch that began it.
+    /// The epoch of the owner that *calls*: after a restart a greater one than the epoch that began it. A worker that
+    /// finishes what another worker's client began gives the epoch that began it.
     pub epoch: Epoch,
     /// The worker index that began it; 0 in a job without workers.
     pub slot: Slot,
@@ -149,7 +150,8 @@ pub trait SinkWriter: Send + 'static {
     }
 }
 
-/// Applies outcomes. Runs while the writer writes, in several processes at once, and for transactions that another
+/// Applies outcomes. A call's future may be dropped at any point, at a deadline or when the process ends; the call is
+/// then made again. Runs while the writer writes, in several processes at once, and for transactions that another
 /// process staged: everything it needs is in the context and the handle.
 #[async_trait]
 pub trait SinkCommitter: Clone + Send + Sync + 'static {

@@ -263,12 +263,18 @@ async fn a_final_checkpoint_commits_and_closes_cleanly() {
 #[tokio::test]
 async fn a_handle_over_64_kib_stops_before_anything_is_prepared() {
     let world = World::start().await;
+    // What does not fit even without its envelope is refused at once, what does not fit with it at the barrier.
     world.sink.pad_handles(70_000);
     let mut runtime = world.first().await;
+    let refused = runtime.write("1".into()).await.unwrap_err();
+    assert!(matches!(refused, RuntimeError::PayloadTooLarge { bytes: 70_026 }), "{refused}");
+    drop(runtime);
+    world.sink.pad_handles(65_510);
+    let mut runtime = world.restore(0, Snapshot::default()).await.unwrap();
     runtime.write("1".into()).await.unwrap();
     let refused = runtime.pre_commit(checkpoint(1)).await.unwrap_err();
-    assert!(matches!(refused, RuntimeError::PayloadTooLarge { bytes: 70_000.. }), "{refused}");
-    assert_eq!(world.states(&client(0)).await, [TxnState::Open]);
+    assert!(matches!(refused, RuntimeError::PayloadTooLarge { bytes: 65_546 }), "{refused}");
+    assert_eq!(world.states(&client(0)).await, [TxnState::Aborted, TxnState::Open]);
 }
 
 #[tokio::test]

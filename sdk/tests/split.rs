@@ -9,7 +9,7 @@ use ratified::{
 };
 use support::{
     World, client_at,
-    proxy::{EVERY_MISCHIEF, Proxy},
+    proxy::{EVERY_MISCHIEF, Mischief, Proxy},
     sink::TestSink,
 };
 
@@ -147,6 +147,28 @@ async fn whatever_happens_to_the_deciding_call_it_decides_once() {
         assert_eq!(again(&world).await.position(), Some(&b"three"[..]), "{mischief:?}");
         assert!(proxy.is_spent(), "{mischief:?}");
     }
+}
+
+#[tokio::test]
+async fn closing_after_a_dropped_commit_does_not_remove_what_it_decided() {
+    let world = World::start().await;
+    let proxy = Proxy::start(world.addr()).await;
+    let builder = world.builder_at(client_at(proxy.addr)).first_start(true);
+    let mut runtime = builder.open_split(split()).await.unwrap();
+    runtime.write("1".into()).await.unwrap();
+    proxy.plan("/commit ", Mischief::LoseAnswer, usize::MAX);
+    let id = world.sink.ids(&split())[0];
+    let decided =
+        async { while world.client().get(&split(), id, None).await.unwrap().state != TxnState::Committing {} };
+    tokio::select! {
+        _ = runtime.commit(b"one") => panic!("its answer never comes"),
+        () = decided => {}
+    }
+    assert!(matches!(runtime.write("2".into()).await, Err(RuntimeError::Interrupted)));
+    assert!(matches!(runtime.close().await, Err(RuntimeError::Unflushed { records: 1 })));
+    assert_eq!(world.sink.staged(), 1);
+    assert_eq!(again(&world).await.position(), Some(&b"one"[..]));
+    assert_eq!(world.sink.visible(), ["1"]);
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Largest answer that is read, in bytes. The longest legitimate one is a listing of preserved outcomes.
-const MAX_ANSWER_BYTES: usize = 32 * 1024 * 1024;
+pub(super) const MAX_ANSWER_BYTES: usize = 32 * 1024 * 1024;
 
 /// A question, and how to tell its answer from anything else.
 pub(super) struct Question<'a, T> {

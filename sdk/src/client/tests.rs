@@ -12,7 +12,7 @@ use tokio::{
     net::TcpListener,
 };
 
-use super::*;
+use super::{exchange::MAX_ANSWER_BYTES, *};
 use crate::{ClientName, Code, Outcome, TxnState, retry::RetryDelays};
 
 const STORE: &str = "0190f2c4-7a61-4c3e-9d0a-0d0f6b1c2e3f";
@@ -129,6 +129,15 @@ async fn what_is_not_an_answer_is_asked_again() {
     assert_eq!(asked.len(), scripted);
     let line = format!("POST /below/v1/clients/job.0/txns/{ID}/commit?waitMs=1500 HTTP/1.1 {{}}");
     assert!(asked.iter().all(|request| *request == line), "{asked:?}");
+}
+
+#[tokio::test]
+async fn an_endless_answer_is_cut_off_and_asked_again() {
+    let endless = answer(200, 1, &" ".repeat(MAX_ANSWER_BYTES + 1));
+    let longest = answer(200, 1, &format!("{}{}", " ".repeat(MAX_ANSWER_BYTES - 200), txn("COMMITTED")));
+    let server = Server::start(vec![endless, longest]).await;
+    assert_eq!(commit(&server.client()).await.unwrap().state, TxnState::Committed);
+    assert_eq!(server.asked().len(), 2);
 }
 
 #[tokio::test]

@@ -76,6 +76,11 @@ impl FileLog {
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|_, log| log.strong_count() > 0);
         if let Some(log) = open.get(&path).and_then(Weak::upgrade) {
+            let mut state = log.lock();
+            if state.failed.is_some() {
+                *state = State::load(client, &path)?;
+            }
+            drop(state);
             return Ok(log);
         }
         let lock = lock(&dir.join(format!("{client}.lock")))?;
@@ -153,9 +158,7 @@ impl State {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
-        if matches!(change, Change::Begin(_)) {
-            self.contents.check_room()?;
-        }
+        self.contents.check_bounds(&change)?;
         let written = self.write(change).map_err(at(&self.path));
         // After a failed write or sync nobody knows what is on disk: only reading it anew tells.
         self.failed = written.as_ref().err().cloned();
@@ -330,6 +333,36 @@ mod tests {
         let (first, second) = (open(dir.path()).await.unwrap(), open(dir.path()).await.unwrap());
         first.begin(IdSource::above([]).draw().unwrap()).await.unwrap();
         assert_eq!(second.contents().entries.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn after_a_failure_nothing_is_taken_until_the_file_is_read_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut ids = IdSource::above([]);
+        let (kept, next) = (ids.draw().unwrap(), ids.draw().unwrap());
+        let log = FileLog::open_shared(dir.path(), &client()).unwrap();
+        log.begin(kept).await.unwrap();
+        let read_only = File::open(dir.path().join("job.0.pending")).unwrap();
+        let writable = std::mem::replace(&mut log.lock().file, read_only);
+        assert!(matches!(log.begin(next).await, Err(PendingError::Io { .. })));
+        log.lock().file = writable;
+        assert!(matches!(log.begin(next).await, Err(PendingError::Io { .. })));
+        let again = open(dir.path()).await.unwrap();
+        assert_eq!(again.contents().entries, BTreeMap::from([(kept, None)]));
+        again.begin(next).await.unwrap();
+        log.remove(kept).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_handle_is_kept_up_to_its_bound() {
+        let dir = tempfile::tempdir().unwrap();
+        let id = IdSource::above([]).draw().unwrap();
+        let log = open(dir.path()).await.unwrap();
+        log.begin(id).await.unwrap();
+        log.attach(id, vec![7; 65_536]).await.unwrap();
+        assert!(matches!(log.attach(id, vec![7; 65_537]).await, Err(PendingError::HandleTooLarge { .. })));
+        drop(log);
+        assert_eq!(open(dir.path()).await.unwrap().contents().entries, BTreeMap::from([(id, Some(vec![7; 65_536]))]));
     }
 
     #[tokio::test]

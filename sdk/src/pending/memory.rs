@@ -40,6 +40,13 @@ impl MemoryLog {
     fn lock(&self) -> MutexGuard<'_, PendingContents> {
         self.contents.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn change(&self, change: Change) -> Result<(), PendingError> {
+        let mut contents = self.lock();
+        contents.check_bounds(&change)?;
+        contents.apply(change);
+        Ok(())
+    }
 }
 
 #[async_trait]
@@ -49,25 +56,19 @@ impl PendingLog for MemoryLog {
     }
 
     async fn begin(&self, id: TxnId) -> Result<(), PendingError> {
-        let mut contents = self.lock();
-        contents.check_room()?;
-        contents.apply(Change::Begin(id));
-        Ok(())
+        self.change(Change::Begin(id))
     }
 
     async fn attach(&self, id: TxnId, handle: Vec<u8>) -> Result<(), PendingError> {
-        self.lock().apply(Change::Handle(id, handle));
-        Ok(())
+        self.change(Change::Handle(id, handle))
     }
 
     async fn remove(&self, id: TxnId) -> Result<(), PendingError> {
-        self.lock().apply(Change::Remove(id));
-        Ok(())
+        self.change(Change::Remove(id))
     }
 
     async fn note_store(&self, store: StoreId) -> Result<(), PendingError> {
-        self.lock().apply(Change::Store(store));
-        Ok(())
+        self.change(Change::Store(store))
     }
 }
 
@@ -87,6 +88,16 @@ mod tests {
         let first = *log.contents().entries.first_key_value().unwrap().0;
         log.remove(first).await.unwrap();
         assert!(log.begin(ids.draw().unwrap()).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_handle_is_taken_up_to_its_bound() {
+        let log = MemoryStore::new().open(&"job.0".parse().unwrap()).await.unwrap();
+        let id = IdSource::above([]).draw().unwrap();
+        log.begin(id).await.unwrap();
+        log.attach(id, vec![7; 65_536]).await.unwrap();
+        let refused = log.attach(id, vec![7; 65_537]).await;
+        assert!(matches!(refused, Err(PendingError::HandleTooLarge { bytes: 65_537 })));
     }
 
     #[tokio::test]

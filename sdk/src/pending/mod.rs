@@ -20,6 +20,8 @@ use crate::error::Cause;
 
 /// Most transactions one client may have pending here.
 pub const MAX_PENDING_ENTRIES: usize = 10_000;
+/// Longest handle that is kept, in bytes.
+pub const MAX_HANDLE_BYTES: usize = 64 * 1024;
 
 /// Where clients keep their pending transactions.
 #[async_trait]
@@ -111,11 +113,24 @@ pub enum PendingError {
     /// Too many transactions are pending. The caller must finish some: open again.
     #[error("more than {MAX_PENDING_ENTRIES} transactions are pending")]
     Full,
+    /// A handle is too large to be kept. The caller must keep the data beside and refer to it.
+    #[error("a handle of {bytes} bytes, at most {MAX_HANDLE_BYTES} are taken")]
+    HandleTooLarge {
+        /// How many bytes it takes.
+        bytes: usize,
+    },
 }
 
 impl PendingContents {
-    fn check_room(&self) -> Result<(), PendingError> {
-        if self.entries.len() < MAX_PENDING_ENTRIES { Ok(()) } else { Err(PendingError::Full) }
+    /// Refuses a change that goes beyond a bound.
+    fn check_bounds(&self, change: &Change) -> Result<(), PendingError> {
+        match change {
+            Change::Begin(_) if self.entries.len() >= MAX_PENDING_ENTRIES => Err(PendingError::Full),
+            Change::Handle(_, handle) if handle.len() > MAX_HANDLE_BYTES => {
+                Err(PendingError::HandleTooLarge { bytes: handle.len() })
+            }
+            _ => Ok(()),
+        }
     }
 
     fn apply(&mut self, change: Change) {

@@ -65,7 +65,9 @@ impl<S: TwoPhaseSink> SinkRuntime<S> {
             match open_once(&mut opening, name, restored, &named).await {
                 Ok(Some(own)) => break own,
                 Ok(None) if looks < MAX_LOOKS => {}
-                Ok(None) => return Err(opening.explain(RuntimeError::Interrupted)),
+                Ok(None) => {
+                    return Err(RuntimeError::Contended { client: name.client(opening.settings.worker.slot())? });
+                }
                 Err(error) => return Err(opening.explain(error)),
             }
         };

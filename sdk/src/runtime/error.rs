@@ -156,6 +156,12 @@ pub enum RuntimeError {
     /// A call's future was dropped before it was done: nobody knows how far it came. Open again.
     #[error("an earlier call was dropped before it was done")]
     Interrupted,
+    /// Time and again somebody committed what `open` was about to abort. The caller must find out who, and open again.
+    #[error("{client} does not come to rest: something else keeps committing its transactions")]
+    Contended {
+        /// Whose transactions.
+        client: ClientName,
+    },
     /// No greater transaction id exists.
     #[error("no transaction id is left above the newest one")]
     IdsExhausted(#[from] IdError),

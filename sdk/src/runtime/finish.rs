@@ -2,21 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ratified_protocol::{CheckpointId, ClientName, Code, Outcome, Payload, Txn, TxnId, TxnState};
+use ratified_protocol::{CheckpointId, ClientName, Outcome, Payload, Txn, TxnId, TxnState};
 
 use super::{
     error::RuntimeError,
-    interval::Owned,
     metrics,
     open::{Opening, Raised},
     payload::{Envelope, decode_handle},
     policy::{Lost, LostPolicy},
     snapshot::SnapshotElement,
 };
-use crate::{
-    error::ClientError,
-    sink::{Committed, SinkCommitter, TwoPhaseSink, TxnContext},
-};
+use crate::sink::{Committed, TwoPhaseSink, TxnContext};
 
 /// Whether finishing came to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -183,90 +179,6 @@ impl<S: TwoPhaseSink> Opening<S> {
             self.apply_abort(one, txn).await?;
         }
         Ok(Finished::Done)
-    }
-
-    /// The pending store is only a hint: the coordinator is asked, and its answer followed.
-    async fn settle_pending(
-        &mut self,
-        one: &Raised,
-        named: &BTreeSet<(ClientName, TxnId)>,
-    ) -> Result<(), RuntimeError> {
-        let seen: BTreeSet<_> = one.unfinished.iter().map(|txn| txn.txn_id).collect();
-        for (id, handle) in one.owned.log.contents().entries {
-            let is_left_alone =
-                self.report.left_alone.iter().any(|(client, left)| *client == one.owned.client && *left == id);
-            if is_left_alone {
-                continue;
-            }
-            if !seen.contains(&id) && !named.contains(&(one.owned.client.clone(), id)) {
-                self.follow_pending(&one.owned, id, handle).await?;
-            }
-            one.owned.log.remove(id).await?;
-        }
-        Ok(())
-    }
-
-    async fn follow_pending(&mut self, owned: &Owned, id: TxnId, handle: Option<Vec<u8>>) -> Result<(), RuntimeError> {
-        let Some(txn) = self.look_up(&owned.client, id).await? else {
-            tracing::warn!(client = %owned.client, txn_id = %id, "a pending id is not known to the coordinator");
-            metrics::dropped();
-            self.report.dropped.push((owned.client.clone(), id));
-            return Ok(());
-        };
-        if txn.state.outcome() == Some(Outcome::Aborted) {
-            // The handle is a hint as well: without it the sink finds by id what is staged.
-            let handle = handle.and_then(|encoded| decode_handle(&encoded).ok());
-            self.abort_in_sink(owned, id, txn.state, handle.as_ref()).await?;
-        }
-        Ok(())
-    }
-
-    async fn abort_in_sink(
-        &mut self,
-        owned: &Owned,
-        id: TxnId,
-        state: TxnState,
-        handle: Option<&S::Handle>,
-    ) -> Result<(), RuntimeError> {
-        let context = owned.context(id);
-        self.env.sink_abort(self.limit, &context, handle).await?;
-        if !state.is_terminal() {
-            self.env.ack(self.limit, &context, Outcome::Aborted).await?;
-        }
-        self.report.aborted += 1;
-        Ok(())
-    }
-
-    /// What the sink holds staged: removed if it was aborted, otherwise left alone, and told if nothing accounts for it.
-    async fn clean_up_staged(&mut self, one: &Raised) -> Result<(), RuntimeError> {
-        let owned = &one.owned;
-        let committer = &self.env.committer;
-        let staged =
-            self.env.sink_call("sink.list_staged", self.limit, || committer.list_staged(&owned.client)).await?;
-        for id in staged {
-            match self.look_up(&owned.client, id).await?.map(|txn| txn.state) {
-                Some(state) if state.outcome() == Some(Outcome::Aborted) => {
-                    self.abort_in_sink(owned, id, state, None).await?;
-                }
-                Some(TxnState::Prepared) => {}
-                _ => {
-                    tracing::warn!(client = %owned.client, txn_id = %id, "staged data that nothing accounts for");
-                    self.report.unaccounted.push((owned.client.clone(), id));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Where a transaction stands; `None` if the coordinator does not know it (any longer).
-    pub(super) async fn look_up(&self, client: &ClientName, id: TxnId) -> Result<Option<Txn>, RuntimeError> {
-        match self.env.limited(self.limit).get(client, id, None).await {
-            Ok(txn) => Ok(Some(txn)),
-            Err(ClientError::Refused(problem)) if matches!(problem.code, Code::TxnNotFound | Code::OutcomeExpired) => {
-                Ok(None)
-            }
-            Err(error) => Err(RuntimeError::about_client(client, error)),
-        }
     }
 }
 

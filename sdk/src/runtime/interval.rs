@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use ratified_protocol::{BeginRequest, CheckpointId, ClientName, Epoch, Outcome, ParticipantSet, StoreId, TxnId};
+use ratified_protocol::{
+    BeginRequest, CheckpointId, ClientName, Epoch, MAX_PAYLOAD_BYTES, Outcome, ParticipantSet, StoreId, TxnId,
+};
 use tokio::time::Instant;
 
 use super::{
@@ -140,7 +142,11 @@ impl<S: TwoPhaseSink> Intervals<S> {
         }
         let handle = self.begin_at_the_sink(&txn).await?;
         if self.settings.mode == Mode::ExactlyOnce {
-            self.owned.log.attach(txn.txn_id, encode_handle(&handle)?).await?;
+            let encoded = encode_handle(&handle)?;
+            if encoded.len() > MAX_PAYLOAD_BYTES {
+                return Err(RuntimeError::PayloadTooLarge { bytes: encoded.len() });
+            }
+            self.owned.log.attach(txn.txn_id, encoded).await?;
         }
         self.open = Some(OpenTxn { txn, handle });
         self.env.observer.pass(Point::Begun);

@@ -9,6 +9,7 @@ mod error;
 mod finish;
 mod interval;
 mod keep_alive;
+mod leftovers;
 pub mod metrics;
 mod open;
 mod payload;

@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(body, expected);
         assert_eq!(checksum, crc32fast::hash(&expected).to_le_bytes());
         let snapshot = Snapshot::from_elements([element(1)]).to_bytes();
-        assert_eq!(snapshot, [&b"\x01\x01\0\0\0\x4d\0\0\0"[..], &bytes].concat());
+        assert_eq!(snapshot, [&b"\x01\x01\0\0\0\x51\0\0\0"[..], &bytes].concat());
     }
 
     #[test]

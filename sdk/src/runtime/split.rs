@@ -40,7 +40,7 @@ impl<S: TwoPhaseSink> SplitRuntime<S> {
             match open_once(&mut opening, &client).await {
                 Ok(Some(own)) => break own,
                 Ok(None) if looks < MAX_LOOKS => {}
-                Ok(None) => return Err(opening.explain(RuntimeError::Interrupted)),
+                Ok(None) => return Err(RuntimeError::Contended { client }),
                 Err(error) => return Err(opening.explain(error)),
             }
         };
