@@ -8,9 +8,9 @@
 //! # }
 //! ```
 //!
-//! A check tells what it saw as a [`Failure`]; it panics only in [`Report::assert`]. The medium must work while the
-//! checks run: a sink error where success is due is a failure, [`SinkError::Retry`](crate::SinkError) included, except
-//! where two commits meet. No check waits for time to pass.
+//! Checks run inside a tokio runtime, best one of several threads. A check tells what it saw as a [`Failure`]; it panics
+//! only in [`Report::assert`]. The medium must work while the checks run: a sink error where success is due is a failure,
+//! [`SinkError::Retry`](crate::SinkError) included, except where two commits meet. No check waits for time to pass.
 
 mod abort;
 mod commit;

@@ -119,8 +119,12 @@ impl Commit {
     /// Renames one file; false if another committer did.
     fn reveal(&self, part: &Part, index: usize) -> Result<bool, SinkError> {
         let (target, staged) = self.paths(&part.file);
-        let step = FileStep::Rename { file: &part.file.to_string(), index };
-        self.disk.step(step).map_err(at("rename", &staged))?;
+        let failed = |error| {
+            let error = at("rename", &staged)(error);
+            // With files moved before it the commit has happened in part.
+            if index == 0 { error.of_one_change() } else { error.into() }
+        };
+        self.disk.step(FileStep::Rename { file: &part.file.to_string(), index }).map_err(failed)?;
         // A rename replaces what is there. Only this transaction's committers make this name, and all from one staged
         // file, which only one of them can move; a stranger's file is looked for up to the last moment.
         if self.found(&target, part)? {
@@ -135,7 +139,7 @@ impl Commit {
                     Err(lost(&part.file))
                 }
             }
-            Err(error) => Err(at("rename", &staged)(error).into_sink_error()),
+            Err(error) => Err(failed(error)),
         }
     }
 
@@ -169,7 +173,7 @@ fn abort(disk: &Disk, client: &ClientName, txn_id: TxnId) -> Result<(), SinkErro
 
 fn remove(path: &Path) -> Result<(), SinkError> {
     match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at("remove", path)(error).into_sink_error()),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at("remove", path)(error).into()),
         _ => Ok(()),
     }
 }

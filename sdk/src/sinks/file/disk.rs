@@ -71,8 +71,8 @@ impl IoAt {
         self.source.kind()
     }
 
-    /// The error of a change that these failures are known not to have made.
-    pub(super) fn into_sink_error(self) -> SinkError {
+    /// The error of a single change: these failures are known not to have made it.
+    pub(super) fn of_one_change(self) -> SinkError {
         use io::ErrorKind as Kind;
         match self.kind() {
             Kind::PermissionDenied | Kind::ReadOnlyFilesystem | Kind::StorageFull | Kind::QuotaExceeded => {

@@ -35,6 +35,8 @@ mod disk;
 mod handle;
 mod names;
 mod read;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 use std::{fmt, path::Path, sync::Arc};
