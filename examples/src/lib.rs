@@ -1,3 +1,6 @@
 //! What the example jobs are made of; the jobs themselves are the binaries.
 
+pub mod drill;
+pub mod mini_flink;
+pub mod pipeline;
 pub mod quakes;

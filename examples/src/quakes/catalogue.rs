@@ -35,7 +35,7 @@ pub struct Tally {
 }
 
 /// Where a catalogue was read to, and what had come of it. Committed together with the rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Position {
     /// Counts of what lies before; `tally.lines` is the place itself.
     pub tally: Tally,
