@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ratified::{
     CheckpointId, Code, CoordinatorClient, Lost, LostPolicy, Mode, Point, RuntimeError, SinkError, Snapshot, TxnState,
     pending::{FileStore, MemoryStore, PendingStore},
-    protocol::{Resolution, ShortText},
+    protocol::{BatchItem, BatchOp, BatchRequest, BeginRequest, PrepareRequest, Resolution, ShortText},
 };
 use support::{World, checkpoint, client, completed, copy_dir, log_of, name};
 
@@ -369,6 +369,34 @@ async fn open_says_what_is_left_at_its_deadline_and_may_be_repeated() {
     world.sink.forgive();
     world.restore(2, snapshot).await.unwrap();
     assert_eq!(world.sink.visible(), ["1", "2"]);
+}
+
+#[tokio::test]
+async fn more_unfinished_transactions_than_one_answer_tells_are_all_finished() {
+    let world = World::start().await;
+    drop(world.first().await);
+    let coordinator = world.client();
+    let epoch = Some(ratified::Epoch::FIRST);
+    let checkpoint_id = Some(CheckpointId::new(1));
+    for half in 0..2_u128 {
+        let items = (0..505_u128).flat_map(|number| {
+            let bytes = (0x0190_f2c4_7a61_7c3e_9d0a_0d0f_0000_0000 + half * 1000 + number).to_be_bytes();
+            let txn_id = ratified::TxnId::from_bytes(bytes).unwrap();
+            let participants = vec![(&client(0)).into()].try_into().unwrap();
+            let begin = BeginRequest { epoch, participants, ..Default::default() };
+            let prepare = PrepareRequest { epoch, checkpoint_id, ..Default::default() };
+            [BatchOp::Begin(begin), BatchOp::Prepare(prepare)].map(|op| BatchItem { txn_id, op })
+        });
+        let items: Vec<_> = items.collect();
+        for part in items.chunks(1000) {
+            let answer = coordinator.batch(&client(0), &BatchRequest::new(part, true)).await.unwrap();
+            assert_eq!(answer.stopped_at, None);
+        }
+    }
+    let patient = world.builder().open_deadline(std::time::Duration::from_secs(600));
+    let runtime = patient.open(name(), Some(CheckpointId::new(0)), []).await.unwrap();
+    assert_eq!(runtime.report().aborted, 1010);
+    assert_eq!(world.unfinished().await, []);
 }
 
 #[tokio::test]
