@@ -10,10 +10,13 @@
 
 pub mod binary;
 pub mod config;
+pub mod jobs;
 pub mod load;
 pub mod oracle;
+pub mod pipeline;
 pub mod poll;
 pub mod process;
+pub mod proxy;
 pub mod raw;
 pub mod session;
 pub mod shape;

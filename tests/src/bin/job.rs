@@ -1,0 +1,96 @@
+//! A pipeline in a process of its own, which kills or suspends itself where it is told to.
+//!
+//! `job <split|engine> <url> <dir> <name> <records> <per transaction> [--pending DIR] [--die PLACE:NTH] [--stop PLACE:NTH]`
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "test program: a failure here is a failed test"
+)]
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::{Arc, Mutex},
+};
+
+use ratified_tests::pipeline::{Places, Plan, run_engine, run_split};
+use rustix::process::{Signal, getpid, kill_process};
+
+struct Arguments {
+    words: Vec<String>,
+    options: BTreeMap<String, String>,
+}
+
+impl Arguments {
+    fn read() -> Self {
+        let (mut words, mut options) = (Vec::new(), BTreeMap::new());
+        let mut rest = std::env::args().skip(1);
+        while let Some(word) = rest.next() {
+            match word.strip_prefix("--") {
+                Some(name) => drop(options.insert(name.to_owned(), rest.next().expect("an option has a value"))),
+                None => words.push(word),
+            }
+        }
+        Self { words, options }
+    }
+
+    fn word(&self, at: usize) -> &str {
+        self.words.get(at).expect("six arguments")
+    }
+
+    /// A place and how often it must have been passed before.
+    fn place(&self, option: &str) -> Option<(String, u64)> {
+        let (place, nth) = self.options.get(option)?.split_once(':').expect("PLACE:NTH");
+        Some((place.to_owned(), nth.parse().expect("a number")))
+    }
+}
+
+/// Sends this process a signal when a place is passed for the n-th time.
+fn signals(at: Vec<(Signal, (String, u64))>) -> Places {
+    let passed: Mutex<BTreeMap<String, u64>> = Mutex::default();
+    Arc::new(move |place| {
+        let mut passed = passed.lock().unwrap();
+        let count = passed.entry(place.to_owned()).or_default();
+        for (signal, (wanted, nth)) in &at {
+            if wanted == place && nth == count {
+                kill_process(getpid(), *signal).unwrap();
+                // SIGKILL may take a moment to arrive; nothing may happen behind this place.
+                if *signal == Signal::KILL {
+                    loop {
+                        std::thread::park();
+                    }
+                }
+            }
+        }
+        *count += 1;
+    })
+}
+
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+async fn main() -> ExitCode {
+    let arguments = Arguments::read();
+    let kill = arguments.place("die").map(|place| (Signal::KILL, place));
+    let stop = arguments.place("stop").map(|place| (Signal::STOP, place));
+    let mut plan = Plan::new(arguments.word(1), Path::new(arguments.word(2)));
+    plan.name = arguments.word(3).to_owned();
+    plan.records = arguments.word(4).parse().expect("a number of records");
+    plan.per_txn = arguments.word(5).parse().expect("records per transaction");
+    plan.places = signals(kill.into_iter().chain(stop).collect());
+    if let Some(pending) = arguments.options.get("pending") {
+        plan.pending = PathBuf::from(pending);
+    }
+    let result = match arguments.word(0) {
+        "split" => run_split(&plan).await.map(drop).map_err(|e| e.to_string()),
+        "engine" => run_engine(&plan).await.map_err(|e| e.to_string()),
+        other => Err(format!("{other} is no mode")),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("job: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Jobs as processes of their own: started, killed, suspended, waited for.
+
+use std::{
+    fs::{self, File},
+    os::unix::process::ExitStatusExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::poll;
+
+/// How a job is run; the program and the directory stay the same over its restarts.
+#[derive(Debug, Clone)]
+pub struct JobSpec {
+    /// The `job` program.
+    pub program: PathBuf,
+    /// `split` or `engine`.
+    pub driver: &'static str,
+    /// Where the coordinator, or a proxy before it, is.
+    pub url: String,
+    /// Where everything of the pipeline lies.
+    pub dir: PathBuf,
+    /// The client's or the sink's name.
+    pub name: String,
+    /// How many numbers there are.
+    pub records: u64,
+    /// How many of them make a transaction.
+    pub per_txn: u64,
+}
+
+/// How a job ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// It has read everything, and all of it is visible.
+    Finished,
+    /// It gave up with an error.
+    Failed,
+    /// SIGKILL.
+    Killed,
+}
+
+/// A running job. It is killed when dropped; its stderr is printed if the test fails.
+#[derive(Debug)]
+pub struct JobProcess {
+    child: Child,
+    log: PathBuf,
+}
+
+impl JobSpec {
+    /// Starts the job; the options are the program's own.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    pub fn start(&self, options: &[(&str, &str)]) -> JobProcess {
+        fs::create_dir_all(&self.dir).unwrap();
+        let log = self.dir.join("job.log");
+        let stderr = File::options().create(true).append(true).open(&log).unwrap();
+        let mut command = Command::new(&self.program);
+        command.args([self.driver, &self.url]).arg(&self.dir).arg(&self.name);
+        command.args([self.records.to_string(), self.per_txn.to_string()]);
+        for (name, value) in options {
+            command.args([&format!("--{name}"), *value]);
+        }
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr).spawn().unwrap();
+        JobProcess { child, log }
+    }
+
+    /// Runs the job until it ends.
+    pub async fn run(&self, options: &[(&str, &str)]) -> Ended {
+        self.start(options).wait().await
+    }
+
+    /// Where the output is.
+    pub fn out(&self) -> PathBuf {
+        self.dir.join("out")
+    }
+
+    /// A spec of the same job with its own client and directory.
+    #[must_use]
+    pub fn named(&self, name: &str, dir: &Path) -> Self {
+        Self { name: name.to_owned(), dir: dir.join(name), ..self.clone() }
+    }
+}
+
+impl JobProcess {
+    /// Waits until it has ended.
+    ///
+    /// # Panics
+    /// When it does not end, or ends in a way that is none of [`Ended`].
+    pub async fn wait(&mut self) -> Ended {
+        let status = poll::until_some("the job to end", || self.child.try_wait().unwrap()).await;
+        ended(status).unwrap_or_else(|| panic!("the job ended with {status}\n{}", self.log()))
+    }
+
+    /// Whether it has ended.
+    ///
+    /// # Panics
+    /// When that cannot be asked.
+    pub fn is_over(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
+    /// Waits until it has suspended itself.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub async fn until_suspended(&mut self) {
+        let stat = format!("/proc/{}/stat", self.child.id());
+        poll::until_some("the job to suspend itself", || {
+            assert!(!self.is_over(), "it ended instead\n{}", self.log());
+            let text = fs::read_to_string(&stat).ok()?;
+            // The state follows the name in parentheses.
+            text.rsplit_once(") ")?.1.starts_with('T').then_some(())
+        })
+        .await;
+    }
+
+    /// Sends it a signal.
+    ///
+    /// # Panics
+    /// When it has been waited for already.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// What it wrote to stderr, earlier runs in the same directory included.
+    pub fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+}
+
+impl Drop for JobProcess {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("--- stderr of the job ---\n{}", self.log());
+        }
+    }
+}
+
+fn ended(status: ExitStatus) -> Option<Ended> {
+    match (status.code(), status.signal()) {
+        (Some(0), _) => Some(Ended::Finished),
+        (Some(1), _) => Some(Ended::Failed),
+        (None, Some(9)) => Some(Ended::Killed),
+        _ => None,
+    }
+}
