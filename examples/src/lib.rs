@@ -4,3 +4,8 @@ pub mod drill;
 pub mod mini_flink;
 pub mod pipeline;
 pub mod quakes;
+
+/// Keeps the code in the README compiling and running.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

@@ -2,6 +2,7 @@ use std::{io, path::PathBuf, process::ExitStatus};
 
 use thiserror::Error;
 
+use super::process::PATIENCE;
 use crate::{pipeline::PipelineError, quakes::CatalogueError};
 
 /// Why a drill could not be carried out. It says nothing about lost or doubled rows: those are in the report.
@@ -35,7 +36,7 @@ pub enum DrillError {
         log: String,
     },
     /// A child did not do in time what takes it a fraction of it.
-    #[error("the {name} was given 30 s {what}; the end of its log:\n{log}")]
+    #[error("the {name} was given {} s {what}; the end of its log:\n{log}", PATIENCE.as_secs())]
     Silent {
         /// Which child.
         name: &'static str,
@@ -61,6 +62,12 @@ pub enum DrillError {
         left: usize,
         /// How many passes were made.
         passes: usize,
+    },
+    /// The directory for the drill holds something else. The caller must name another `--data-dir`.
+    #[error("{} is not the directory of an earlier drill: it is not removed", path.display())]
+    NotADrill {
+        /// Which directory.
+        path: PathBuf,
     },
     /// No port is free for the coordinator.
     #[error("no free port was found on 127.0.0.1")]

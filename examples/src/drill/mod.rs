@@ -45,12 +45,15 @@ use crate::{
 /// Kills per pass, about: few enough that the commits of one pass are enough for them.
 const KILLS_PER_PASS: usize = 25;
 
+/// The damaged copy of the catalogue. Made first: a directory that has it is one of a drill.
+const INPUT: &str = "damaged.csv";
+
 /// What to drill.
 #[derive(Debug, Clone)]
 pub struct Drill {
     /// The catalogue; damaged lines are mixed into a copy of it.
     pub input: PathBuf,
-    /// Where everything of the drill lies. What is there is removed first.
+    /// Where everything of the drill lies. What an earlier drill left there is removed first.
     pub dir: PathBuf,
     /// A checkpoint is taken after so many lines.
     pub checkpoint_records: u64,
@@ -102,12 +105,15 @@ impl Drill {
             let path = path.to_owned();
             move |source| DrillError::Io { path, source }
         };
+        let input = self.dir.join(INPUT);
         if self.dir.exists() {
+            if !input.exists() {
+                return Err(DrillError::NotADrill { path: self.dir.clone() });
+            }
             fs::remove_dir_all(&self.dir).map_err(failed(&self.dir))?;
         }
         fs::create_dir_all(&self.dir).map_err(failed(&self.dir))?;
         let catalogue = fs::read(&self.input).map_err(failed(&self.input))?;
-        let input = self.dir.join("damaged.csv");
         fs::write(&input, damage(&catalogue, self.seed)).map_err(failed(&input))?;
         Ok(Setup { input, checkpoint_records: self.checkpoint_records, sabotage: self.sabotage })
     }

@@ -17,7 +17,7 @@ use super::{
 };
 
 /// The longest wait for anything a child must do. Everything it does takes a fraction of it.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 const SIGKILL: i32 = 9;
 /// How much of a child's log an error shows.
 const LOG_LINES: usize = 12;

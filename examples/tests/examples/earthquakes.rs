@@ -119,6 +119,27 @@ fn a_drill_finds_a_sink_that_takes_a_repeated_commit_for_done() {
     assert!(numbers(&told, "lost")[0] > 0, "{told}");
 }
 
+#[test]
+fn a_drill_removes_nothing_but_an_earlier_drill() {
+    let dir = tempfile::tempdir().unwrap();
+    let precious = dir.path().join("data/drill/precious");
+    fs::create_dir_all(precious.parent().unwrap()).unwrap();
+    fs::write(&precious, "x").unwrap();
+    let output = run(EARTHQUAKES, dir.path(), &["--data-dir", "data", "--drill", "1"]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(text(&output).contains("is not the directory of an earlier drill"), "{}", text(&output));
+    assert_eq!(fs::read(&precious).unwrap(), b"x");
+}
+
+#[test]
+fn a_drill_that_cannot_make_its_kills_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let args = ["--data-dir", "data", "--drill", "6", "--seed", "7", "--checkpoint-records", "100000"];
+    let output = run(EARTHQUAKES, dir.path(), &args);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(text(&output).contains("take a smaller --checkpoint-records"), "{}", text(&output));
+}
+
 fn failed_drill(sabotage: &str) -> String {
     let dir = tempfile::tempdir().unwrap();
     let args = ["--data-dir", "data", "--drill", "12", "--seed", "7", "--sabotage", sabotage];
