@@ -112,7 +112,8 @@ pub trait TwoPhaseSink: Send + Sync + 'static {
     async fn committer(&self) -> Result<Self::Committer, SinkError>;
 }
 
-/// Stages the data of one transaction after the other. Nothing it does is visible to readers of the sink.
+/// Stages the data of one transaction after the other. Nothing it does is visible to readers of the sink. The runtime
+/// bounds no call: a sink must have timeouts of its own.
 #[async_trait]
 pub trait SinkWriter: Send + 'static {
     /// What is written.
@@ -150,7 +151,8 @@ pub trait SinkWriter: Send + 'static {
     }
 }
 
-/// Applies outcomes. A call's future may be dropped at any point, at a deadline or when the process ends; the call is
+/// Applies outcomes. The runtime bounds no call once an outcome is decided: a sink must have timeouts of its own, and tell
+/// them as [`SinkError::Retry`]. A call's future may be dropped at any point, at a deadline or when the process ends; the call is
 /// then made again. Runs while the writer writes, in several processes at once, and for transactions that another
 /// process staged: everything it needs is in the context and the handle.
 #[async_trait]

@@ -2,8 +2,10 @@
 
 use std::{
     collections::BTreeMap,
+    convert::Infallible,
     panic::AssertUnwindSafe,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use futures_util::FutureExt;
@@ -13,7 +15,7 @@ use tokio::{sync::Notify, task::JoinHandle};
 use super::{
     env::{Env, Status},
     error::RuntimeError,
-    metrics::PendingTimer,
+    metrics::{self, PendingTimer},
     policy::Point,
 };
 use crate::{
@@ -22,6 +24,9 @@ use crate::{
     retry::Limit,
     sink::{SinkCommitter, TxnContext},
 };
+
+/// How often the age of the oldest pending transaction is told.
+const REFRESH_PERIOD: Duration = Duration::from_secs(5);
 
 /// A transaction that must be committed.
 pub(crate) struct Ending<H> {
@@ -70,13 +75,12 @@ impl<H: Send + Sync + 'static> Committer<H> {
         let queue = Arc::new(Queue { endings: Mutex::default(), wake: Notify::new(), status: status.clone() });
         let work = run(queue.clone(), env, log);
         let task = OwnedTask::spawn(async move {
-            let error = match AssertUnwindSafe(work).catch_unwind().await {
-                Ok(error) => error,
-                Err(_) => {
-                    RuntimeError::Sink { call: "sink.commit", error: SinkError::rejected("the committer panicked") }
-                }
+            let finished = tokio::select! {
+                finished = AssertUnwindSafe(work).catch_unwind() => finished,
+                never = keep_ages_fresh() => match never {},
             };
-            status.fail(error);
+            let panicked = || SinkError::rejected("the committer panicked");
+            status.fail(finished.unwrap_or_else(|_| RuntimeError::Sink { call: "sink.commit", error: panicked() }));
         });
         Self { queue, _task: task }
     }
@@ -115,6 +119,14 @@ impl<H> Queue<H> {
             progress.ending = count;
             progress.finished = Some(id);
         });
+    }
+}
+
+/// Ages grow while nothing happens: while a commit is repeated, for example.
+async fn keep_ages_fresh() -> Infallible {
+    loop {
+        tokio::time::sleep(REFRESH_PERIOD).await;
+        metrics::refresh();
     }
 }
 

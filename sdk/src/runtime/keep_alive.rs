@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use ratified_protocol::{ClientName, Epoch, TimeoutMs, TxnId};
 use tokio::{sync::watch, time::Instant};
 
-use super::{committer::OwnedTask, env::Env, error::RuntimeError, metrics};
+use super::{committer::OwnedTask, env::Env, error::RuntimeError};
 use crate::{error::ClientError, sink::SinkCommitter};
 
 /// Renews the current transaction at a third of its timeout.
@@ -63,7 +63,7 @@ impl<C: SinkCommitter> Renewal<C> {
 
     async fn renew_after_a_period(&self, id: TxnId) {
         tokio::time::sleep(self.period).await;
-        metrics::refresh();
+
         let bounded = self.env.coordinator.until(Instant::now() + self.period);
         match bounded.keep_alive(&self.client, id, self.epoch).await {
             Ok(_) => {}
