@@ -1,6 +1,10 @@
 //! Engine mode without an engine: what a real one does to its sinks, scene by scene, and what becomes of the records.
 
-use std::{error::Error, process::ExitCode};
+use std::{
+    error::Error,
+    io::{self, Write},
+    process::ExitCode,
+};
 
 use ratified::{BarrierKind, CoordinatorClient, RuntimeError};
 use ratified_coordinator::{Config, Coordinator};
@@ -13,7 +17,7 @@ async fn main() -> ExitCode {
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     match play().await {
         Ok(()) => {
-            println!("\nAll scenes went as they had to: nothing lost, nothing doubled but what was asked for.");
+            scene("All scenes went as they had to: nothing lost, nothing doubled but what was asked for.");
             ExitCode::SUCCESS
         }
         Err(error) => {
@@ -180,9 +184,10 @@ fn visible_up_to(engine: &Engine, last: u64) -> Result<(), EngineError> {
 }
 
 fn scene(title: &str) {
-    println!("\n{title}");
+    let _ = writeln!(io::stdout(), "\n{title}");
 }
 
+/// A reader that has seen enough, as `head` has, is no reason to fail.
 fn say(what: &str) {
-    println!("  {what}");
+    let _ = writeln!(io::stdout(), "  {what}");
 }
