@@ -28,6 +28,23 @@ async fn records_are_visible_when_their_checkpoint_completes_and_not_before() {
 }
 
 #[tokio::test]
+async fn the_pending_store_remembers_what_is_not_finished_and_nothing_else() {
+    let world = World::start().await;
+    let mut runtime = world.first().await;
+    let log = support::log_of(&world.pending, &client(0)).await;
+    runtime.write("1".into()).await.unwrap();
+    let handle = br#"{"records":0,"padding":""}"#.to_vec();
+    let id = world.sink.ids(&client(0))[0];
+    assert_eq!(log.contents().entries.into_iter().collect::<Vec<_>>(), [(id, Some(handle))]);
+    assert_eq!(log.contents().store_id, world.client_store_id().await);
+    runtime.pre_commit(checkpoint(1)).await.unwrap();
+    assert_eq!(log.contents().entries.len(), 1);
+    runtime.checkpoint_completed(completed(1)).unwrap();
+    runtime.flush_commits().await.unwrap();
+    assert_eq!(log.contents().entries.len(), 0);
+}
+
+#[tokio::test]
 async fn an_empty_interval_makes_no_transaction() {
     let world = World::start().await;
     let mut runtime = world.first().await;

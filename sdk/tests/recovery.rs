@@ -345,6 +345,22 @@ async fn staged_data_of_an_aborted_transaction_is_removed_although_every_trace_b
 }
 
 #[tokio::test]
+async fn what_an_operator_aborts_while_it_is_left_alone_is_removed_and_acknowledged() {
+    let (world, _) = one_committed_one_prepared().await;
+    let id = world.sink.ids(&client(0))[1];
+    let coordinator = world.client();
+    world.sink.on_fence(move || {
+        let coordinator = coordinator.clone();
+        Box::pin(async move {
+            coordinator.resolve(&client(0), id, Resolution::Abort, reason(), None).await.unwrap();
+        })
+    });
+    let runtime = world.restore(2, Snapshot::default()).await.unwrap();
+    assert_eq!(runtime.report().left_alone, [(client(0), id)]);
+    assert_eq!((world.sink.staged(), world.unfinished().await), (0, vec![]));
+}
+
+#[tokio::test]
 async fn new_ids_are_above_every_id_the_coordinator_has_seen() {
     let world = World::start().await;
     drop(world.first().await);
