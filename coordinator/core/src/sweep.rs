@@ -214,3 +214,64 @@ impl Step<'_> {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ratified_protocol::{BeginRequest, Epoch, Incarnation, OpenRequest};
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::{
+        effect::{Input, Now, Request, Ticket, TxnCall},
+        limits::Limits,
+        recovery::Recovery,
+    };
+
+    fn at(ms: u64) -> Now {
+        Now { uptime: Uptime::from_millis(ms), ..Now::default() }
+    }
+
+    fn step(engine: &mut Engine, ms: u64, input: Input) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        engine.step(at(ms), input, &mut effects);
+        effects
+    }
+
+    /// Client `c` with one OPEN transaction that is due at 60000.
+    fn engine() -> (Engine, ClientName, TxnId) {
+        let limits = Limits { client_retention_ms: Some(1000), ..Limits::default() };
+        let (mut engine, _) = Recovery::new(limits, 1).finish(at(0)).unwrap();
+        let client: ClientName = "c".parse().unwrap();
+        let txn_id: TxnId = "0190f2c4-7a61-7c3e-9d0a-0d0f6b1c2e3f".parse().unwrap();
+        let body = OpenRequest { incarnation: Incarnation::new(Uuid::from_u128(1)), owner: None, create: true };
+        let open = Request::Open { client: client.clone(), body };
+        step(&mut engine, 0, Input::Request { ticket: Ticket(1), request: open });
+        let call = TxnCall::Begin(BeginRequest { epoch: Some(Epoch::FIRST), ..BeginRequest::default() });
+        let begin = Request::Txn { client: client.clone(), txn_id, call, wait_ms: 0 };
+        step(&mut engine, 0, Input::Request { ticket: Ticket(2), request: begin });
+        (engine, client, txn_id)
+    }
+
+    #[test]
+    fn one_bad_deadline_is_dropped_and_counted_and_the_rest_goes_on() {
+        let (mut engine, client, txn_id) = engine();
+        let stranger = "stranger".parse().unwrap();
+        engine.timers.deadlines.insert((Uptime::from_millis(1), stranger, txn_id));
+        engine.timers.deadlines.insert((Uptime::from_millis(2), client.clone(), txn_id));
+        step(&mut engine, 60_000, Input::Sweep(Sweep::Timeouts));
+        assert_eq!(engine.stats.stray_index_entries, 2);
+        assert!(engine.clients.get(&client).unwrap().txns.is_empty());
+        assert_eq!(step(&mut engine, 60_000, Input::Sweep(Sweep::Timeouts)), []);
+    }
+
+    #[test]
+    fn one_bad_idle_client_is_dropped_and_counted_and_the_rest_goes_on() {
+        let (mut engine, client, _) = engine();
+        engine.timers.idle_since.insert((Uptime::from_millis(0), client.clone()));
+        engine.timers.idle_since.insert((Uptime::from_millis(0), "stranger".parse().unwrap()));
+        step(&mut engine, 1000, Input::Sweep(Sweep::IdleClients));
+        assert_eq!(engine.stats.stray_index_entries, 2);
+        assert!(!engine.clients.get(&client).unwrap().record.forgotten, "it has an unfinished transaction");
+        assert_eq!(engine.timers.idle_names().count(), 0);
+    }
+}

@@ -91,6 +91,9 @@ fn replays_of_synced_outcomes_leave_at_once_whatever_else_is_on_its_way() {
     assert_held(&mut d, abort("c", 2, &epoch(1)));
     assert_held(&mut d, begin("other", 1, &epoch(1)));
     assert_leaves(&mut d, commit("c", 1, &json!({})));
+    assert_leaves(&mut d, abort("c", 1, &epoch(1)));
+    assert_leaves(&mut d, prepare("c", 1, &epoch(1)));
+    assert_leaves(&mut d, begin("c", 1, &epoch(1)));
     assert_leaves(&mut d, get("c", 1));
     assert_leaves(&mut d, lookup("c", 1));
 }
