@@ -53,6 +53,11 @@ pub enum DrillError {
         /// What it said.
         line: String,
     },
+    /// A commit of one line has one file. The caller must take more lines.
+    #[error(
+        "a drill needs --checkpoint-records of at least 2: a commit of one line has no two renames to kill between"
+    )]
+    OneLine,
     /// The passes end before all kills could be made.
     #[error(
         "{left} kills are left after {passes} passes: take a smaller --checkpoint-records, so that there are more commits to kill"

@@ -105,6 +105,9 @@ impl Drill {
             let path = path.to_owned();
             move |source| DrillError::Io { path, source }
         };
+        if self.checkpoint_records < 2 {
+            return Err(DrillError::OneLine);
+        }
         let input = self.dir.join(INPUT);
         if self.dir.exists() {
             if !input.exists() {

@@ -134,10 +134,12 @@ fn a_drill_removes_nothing_but_an_earlier_drill() {
 #[test]
 fn a_drill_that_cannot_make_its_kills_says_so() {
     let dir = tempfile::tempdir().unwrap();
-    let args = ["--data-dir", "data", "--drill", "6", "--seed", "7", "--checkpoint-records", "100000"];
-    let output = run(EARTHQUAKES, dir.path(), &args);
-    assert_eq!(output.status.code(), Some(3));
-    assert!(text(&output).contains("take a smaller --checkpoint-records"), "{}", text(&output));
+    for (records, why) in [("1", "at least 2"), ("100000", "take a smaller --checkpoint-records")] {
+        let args = ["--data-dir", "data", "--drill", "6", "--seed", "7", "--checkpoint-records", records];
+        let output = run(EARTHQUAKES, dir.path(), &args);
+        assert_eq!(output.status.code(), Some(3));
+        assert!(text(&output).contains(why), "{}", text(&output));
+    }
 }
 
 fn failed_drill(sabotage: &str) -> String {
