@@ -156,6 +156,7 @@ async fn a_stopped_job_commits_what_it_has_read_and_goes_on_from_there() {
     let job = tokio::spawn(job.batch_records(10).run());
     // Batches of one record: the last of the 55 is in the sink when it has been asked to write it.
     while world.sink.calls().iter().filter(|call| call.starts_with("write")).count() < 55 {
+        assert!(!job.is_finished());
         tokio::task::yield_now().await;
     }
     stop.stop();
@@ -214,6 +215,7 @@ async fn a_job_lives_through_a_bad_network_and_a_restarted_coordinator() {
     let job = tokio::spawn(job.batch_records(1).checkpoint_records(2).run());
     for round in 1..=3 {
         while world.sink.visible().len() < 20 * round {
+            assert!(!job.is_finished());
             tokio::task::yield_now().await;
         }
         world.stop_coordinator().await;
