@@ -17,6 +17,7 @@ use super::{
     codec::{self, Entry, Meta},
     journal::{self, file_error},
     mark::{self, Found, Marker},
+    versions,
 };
 
 const KEYSPACE: &str = "ratified";
@@ -174,6 +175,7 @@ fn check_tables(store: &Path) -> Result<(), StoreError> {
         if has_tables && !path.join("current").exists() {
             return Err(StoreError::damaged(path.display().to_string(), "there are tables, but no `current`"));
         }
+        versions::check(&path)?;
     }
     Ok(())
 }

@@ -280,3 +280,42 @@ fn an_interrupted_start_leaves_a_store_that_loads() {
     let (_, entries) = load(dir.path()).unwrap();
     assert_eq!(batches(&entries), [1, 2, 3, 4, 5, 6]);
 }
+
+#[test]
+fn any_flipped_bit_of_a_version_in_force_is_refused_before_the_engine_sees_it() {
+    let dir = filled();
+    drop(load(dir.path()).unwrap());
+    let keyspaces = dir.path().join("store/keyspaces");
+    for keyspace in fs::read_dir(&keyspaces).unwrap() {
+        let keyspace = keyspace.unwrap().path();
+        let current = keyspace.join("current");
+        let number = u64::from_le_bytes(fs::read(&current).unwrap()[..8].try_into().unwrap());
+        for path in [current, keyspace.join(format!("v{number}"))] {
+            let whole = fs::read(&path).unwrap();
+            for bit in 0..whole.len() * 8 {
+                let mut damaged = whole.clone();
+                damaged[bit / 8] ^= 1 << (bit % 8);
+                fs::write(&path, &damaged).unwrap();
+                let refused = versions::check(&keyspace);
+                assert!(matches!(refused, Err(StoreError::Damaged { .. })), "bit {bit} of {}", path.display());
+            }
+            fs::write(&path, &whole).unwrap();
+            assert!(versions::check(&keyspace).is_ok());
+        }
+    }
+}
+
+#[test]
+fn another_set_of_tables_than_the_one_in_force_is_refused() {
+    let dir = filled();
+    drop(load(dir.path()).unwrap());
+    let keyspace = dir.path().join("store/keyspaces/1");
+    let version_of = |bytes: &[u8]| u64::from_le_bytes(bytes[..8].try_into().unwrap());
+    let mut current = fs::read(keyspace.join("current")).unwrap();
+    let mut older = fs::read(keyspace.join(format!("v{}", version_of(&current)))).unwrap();
+    older.pop();
+    fs::write(keyspace.join("v99"), older).unwrap();
+    current[..8].copy_from_slice(&99_u64.to_le_bytes());
+    fs::write(keyspace.join("current"), current).unwrap();
+    assert!(matches!(load(dir.path()), Err(StoreError::Damaged { .. })));
+}

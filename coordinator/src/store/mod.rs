@@ -8,6 +8,7 @@ mod embedded;
 mod journal;
 mod mark;
 mod memory;
+mod versions;
 
 pub use embedded::{EmbeddedOptions, EmbeddedStore};
 pub use memory::MemoryStore;
