@@ -31,11 +31,18 @@ impl RetryDelays {
         ExponentialBackoffBuilder::new()
             .with_initial_interval(self.first)
             .with_max_interval(self.longest)
-            .with_randomization_factor(0.5)
+            // The jitter is ours: see `jittered`.
+            .with_randomization_factor(0.0)
             .with_multiplier(2.0)
             .with_max_elapsed_time(None)
             .build()
     }
+}
+
+/// From half to one and a half times the delay. Drawn from the `rand` that the rest of this crate uses, whose seed a
+/// simulation can set; `backoff` brings an older one that asks the kernel itself.
+fn jittered(delay: Duration) -> Duration {
+    delay.mul_f64(0.5 + rand::random::<f64>())
 }
 
 /// When to stop asking.
@@ -128,7 +135,7 @@ impl Retrier {
     /// Waits before the next attempt, or gives up if that would be past the limit.
     pub(crate) async fn pause<E>(&mut self, after: Option<Duration>, cause: Cause) -> Result<(), Ended<E>> {
         self.attempts = self.attempts.saturating_add(1);
-        let drawn = self.backoff.next_backoff().unwrap_or(self.longest);
+        let drawn = jittered(self.backoff.next_backoff().unwrap_or(self.longest));
         let wake = Instant::now() + drawn.max(after.unwrap_or_default().min(MAX_RETRY_AFTER));
         if let Limit::Until(end) = self.limit
             && wake >= end
@@ -165,7 +172,7 @@ mod tests {
     fn delays_grow_to_the_longest_and_stay_within_their_jitter() {
         let mut backoff = DELAYS.start();
         for expected_ms in [10.0, 20.0, 40.0, 80.0, 80.0, 80.0] {
-            let drawn_ms = backoff.next_backoff().unwrap().as_secs_f64() * 1000.0;
+            let drawn_ms = jittered(backoff.next_backoff().unwrap()).as_secs_f64() * 1000.0;
             assert!((expected_ms * 0.5 - 1.0..=expected_ms * 1.5 + 1.0).contains(&drawn_ms), "{drawn_ms}");
         }
     }
