@@ -94,6 +94,11 @@ impl JobProcess {
         ended(status).unwrap_or_else(|| panic!("the job ended with {status}\n{}", self.log()))
     }
 
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Whether it has ended.
     ///
     /// # Panics

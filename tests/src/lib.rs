@@ -8,6 +8,7 @@
     reason = "test harness: a failure here is a failed test"
 )]
 
+pub mod answers;
 pub mod binary;
 pub mod config;
 pub mod jobs;

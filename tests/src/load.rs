@@ -107,6 +107,20 @@ impl Load {
     /// # Panics
     /// When a rule was broken.
     pub async fn verify(&self) {
+        self.look_at_all().await;
+        self.assert_no_violation();
+    }
+
+    /// Asks about every transaction that is not known to be gone; the rules that were broken, so far.
+    ///
+    /// # Panics
+    /// When a task has panicked.
+    pub async fn violations(&self) -> Vec<String> {
+        self.look_at_all().await;
+        self.shared.violations.lock().unwrap().clone()
+    }
+
+    async fn look_at_all(&self) {
         let all = self.shared.oracle.lock().unwrap().all();
         for (client, txns) in all {
             let kept: Vec<_> = {
@@ -117,7 +131,6 @@ impl Load {
                 self.shared.look_at(&client, chunk).await;
             }
         }
-        self.assert_no_violation();
     }
 
     /// Ends the load and waits for its last answers.

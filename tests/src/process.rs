@@ -160,6 +160,16 @@ impl Ratifyd {
         format!("http://{}", self.address.current().expect("ratifyd runs"))
     }
 
+    /// Puts a copy of another store in the place of its own, as restoring a backup does.
+    ///
+    /// # Panics
+    /// When it runs, or the disk fails.
+    pub fn restore(&self, backup: &Path) {
+        assert!(self.child.is_none(), "it runs");
+        let _ = fs::remove_dir_all(self.data_dir());
+        copy_dir(backup, &self.data_dir());
+    }
+
     /// Where its store lies.
     pub fn data_dir(&self) -> PathBuf {
         self.dir.path().join("data")
@@ -180,6 +190,27 @@ impl Ratifyd {
     pub async fn crash(&mut self) {
         self.kill();
         self.start_again().await;
+    }
+
+    /// Waits until a spawned process is ready, or has ended; how, in that case.
+    ///
+    /// # Panics
+    /// When it comes to neither.
+    pub async fn until_ready_or_ended(&mut self) -> Option<ExitStatus> {
+        let port_file = self.dir.path().join("port");
+        loop {
+            let child = self.child.as_mut().expect("ratifyd runs");
+            if let Some(status) = child.try_wait().unwrap() {
+                self.child = None;
+                self.address.set(None);
+                return Some(status);
+            }
+            self.address.set(read_port_file(&port_file));
+            if self.raw().try_call("GET", "/readyz", None).await.is_ok_and(|reply| reply.status == 200) {
+                return None;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
     }
 
     /// Asks it to end (SIGTERM) and waits until it has.
@@ -265,6 +296,23 @@ pub fn run_to_end(command: &mut Command) -> (ExitStatus, String) {
     let mut text = String::new();
     std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut text).unwrap();
     (status, text)
+}
+
+/// Copies a directory and everything in it.
+///
+/// # Panics
+/// When the disk fails.
+pub fn copy_dir(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy_dir(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
 }
 
 /// A port, or an address with a port, alone in a file.
