@@ -127,6 +127,28 @@ async fn a_failed_write_is_told_by_every_later_call_but_close() {
 }
 
 #[tokio::test]
+async fn what_stopped_the_runtime_first_is_what_it_tells() {
+    let world = World::start().await;
+    let mut runtime = world.first().await;
+    runtime.write("1".into()).await.unwrap();
+    runtime.pre_commit(checkpoint(1)).await.unwrap();
+    runtime.write("2".into()).await.unwrap();
+    world.sink.close_gate();
+    world.sink.fail("commit", SinkError::rejected("table dropped"));
+    runtime.checkpoint_completed(completed(1)).unwrap();
+    world.sink.until_called("commit 0").await;
+    world.sink.fail("write", SinkError::indeterminate("disk full"));
+    runtime.write("3".into()).await.unwrap_err();
+    world.sink.open_gate();
+    // The background committer ends with its own error while these ask.
+    for _ in 0..50 {
+        world.client().version().await.unwrap();
+        let told = runtime.write("4".into()).await.unwrap_err();
+        assert!(matches!(told, RuntimeError::Sink { call: "sink.write", .. }), "{told}");
+    }
+}
+
+#[tokio::test]
 async fn a_failed_pre_commit_is_sticky_and_only_a_determinate_one_is_repeated() {
     let world = World::start().await;
     let mut runtime = world.first().await;
@@ -186,10 +208,11 @@ async fn write_waits_while_too_many_commits_are_unfinished_and_pre_commit_never_
     world.sink.until_called("commit 0").await;
     let snapshot = runtime.pre_commit(checkpoint(2)).await.unwrap();
     assert_eq!(snapshot.elements().len(), 2, "also what is decided and not finished");
-    let sink = world.sink.clone();
+    let (sink, coordinator) = (world.sink.clone(), world.client());
     let (written, ()) = tokio::join!(runtime.write("3".into()), async move {
-        for _ in 0..100 {
-            tokio::task::yield_now().await;
+        // Far more round trips than beginning a transaction takes.
+        for _ in 0..50 {
+            coordinator.version().await.unwrap();
         }
         assert!(!sink.calls().contains(&"begin 2".to_owned()));
         sink.open_gate();

@@ -141,13 +141,15 @@ async fn a_keep_alive_finds_out_that_the_owner_changed() {
     old.write("stale".into()).await.unwrap();
     let new = world.builder().owner(text("new:2")).open(name(), Some(CheckpointId::new(0)), []).await.unwrap();
     // Gathered records call nobody: only the keep-alive can tell.
-    let fenced = loop {
-        match old.write("stale".into()).await {
-            Ok(()) => tokio::time::sleep(std::time::Duration::from_millis(1)).await,
-            Err(error) => break error,
+    let mut fenced = None;
+    for _ in 0..20_000 {
+        fenced = old.write("stale".into()).await.err();
+        if fenced.is_some() {
+            break;
         }
-    };
-    names_both(&fenced);
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
+    names_both(&fenced.unwrap());
     drop(new);
 }
 

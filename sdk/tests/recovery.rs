@@ -301,6 +301,21 @@ async fn a_commit_that_wins_against_the_abort_of_open_is_noticed() {
 }
 
 #[tokio::test]
+async fn what_no_completed_checkpoint_lists_is_aborted_newest_first() {
+    let world = World::start().await;
+    let mut runtime = world.first().await;
+    for id in 1..=3 {
+        runtime.write(format!("{id}")).await.unwrap();
+        runtime.pre_commit(checkpoint(id)).await.unwrap();
+    }
+    drop(runtime);
+    world.sink.forget_calls();
+    let runtime = world.restore(0, Snapshot::default()).await.unwrap();
+    assert_eq!(world.sink.calls(), ["abort 2", "abort 1", "abort 0"]);
+    assert_eq!(runtime.report().aborted, 3);
+}
+
+#[tokio::test]
 async fn an_unknown_client_is_made_only_at_a_declared_first_start() {
     let world = World::start().await;
     let failed = world.restore(7, Snapshot::default()).await.map(|_| ()).unwrap_err();

@@ -96,6 +96,7 @@ async fn a_worker_without_snapshots_that_opens_first_leaves_alone_what_others_re
     drop(two);
     let two = restart(&world, 2, 1, &elements, |_| 1).await;
     assert_eq!(two[0].report().left_alone, [(client(0), elements[0].txn_id())]);
+    assert_eq!(two[0].report().unaccounted, []);
     assert_eq!(two[1].report().committed, 2);
     assert_eq!(world.sink.visible_sorted(), ["1.0", "1.1"]);
     assert_eq!(world.states(&client(0)).await, [TxnState::Committed]);
