@@ -1,0 +1,65 @@
+//! One call per step: begin, prepare and commit by many callers at once.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use ratified::CoordinatorClient;
+use ratified_tests::process::Ratifyd;
+
+use super::{Opened, echo::Echo, median};
+
+const CALLERS: u64 = 64;
+
+/// Decisions per second of the coordinator and of the echo, one after the other in every round.
+pub(crate) async fn measure(ratifyd: &Ratifyd, round: Duration, rounds: u64) {
+    let echo = Echo::start();
+    let coordinator = callers(&ratifyd.url()).await;
+    let echoing = callers(&echo.url().await).await;
+    decide_for(&coordinator, round / 5).await;
+    decide_for(&echoing, round / 5).await;
+    let (mut durable, mut bare, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        let (ours, theirs) = (decide_for(&coordinator, round).await, decide_for(&echoing, round).await);
+        durable.push(ours);
+        bare.push(theirs);
+        ratios.push(ours / theirs);
+    }
+    println!("single calls, {CALLERS} callers, begin + prepare + commit, {rounds} rounds of {round:?}, medians:");
+    println!("  coordinator, durable   {:>9.0} decisions/s", median(durable));
+    println!("  bare axum echo         {:>9.0} decisions/s", median(bare));
+    println!("  ratio                  {:>9.3}", median(ratios));
+}
+
+async fn callers(url: &str) -> Vec<Arc<Opened>> {
+    let client = CoordinatorClient::new(url).expect("a client");
+    let mut callers = Vec::new();
+    for at in 0..CALLERS {
+        callers.push(Arc::new(Opened::new(&client, format!("bench.{at}")).await));
+    }
+    callers
+}
+
+async fn decide_for(callers: &[Arc<Opened>], time: Duration) -> f64 {
+    let began = Instant::now();
+    let tasks: Vec<_> = callers
+        .iter()
+        .cloned()
+        .map(|caller| {
+            tokio::spawn(async move {
+                let mut decisions = 0_u32;
+                while began.elapsed() < time {
+                    caller.decide().await;
+                    decisions += 1;
+                }
+                decisions
+            })
+        })
+        .collect();
+    let mut decisions = 0;
+    for task in tasks {
+        decisions += task.await.expect("a caller ends");
+    }
+    f64::from(decisions) / began.elapsed().as_secs_f64()
+}
