@@ -148,3 +148,22 @@ pub(crate) async fn log_of(
 ) -> std::sync::Arc<dyn ratified::pending::PendingLog> {
     store.open(client).await.unwrap()
 }
+
+/// A world in which checkpoint 1 is completed and committed, and a transaction of checkpoint 2 is prepared.
+pub(crate) async fn one_committed_one_prepared() -> (World, Snapshot) {
+    let world = World::start().await;
+    let mut runtime = world.first().await;
+    runtime.write("1".into()).await.unwrap();
+    runtime.pre_commit(checkpoint(1)).await.unwrap();
+    runtime.checkpoint_completed(completed(1)).unwrap();
+    runtime.flush_commits().await.unwrap();
+    runtime.write("2".into()).await.unwrap();
+    let snapshot = runtime.pre_commit(checkpoint(2)).await.unwrap();
+    drop(runtime);
+    (world, snapshot)
+}
+
+/// Why an operator does what a test makes it do.
+pub(crate) fn reason() -> ratified::protocol::ShortText {
+    ratified::protocol::ShortText::try_from("test".to_owned()).unwrap()
+}
