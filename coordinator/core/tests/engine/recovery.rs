@@ -261,6 +261,7 @@ fn refusal(records: Vec<Record>) -> Option<String> {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one table")]
 fn contradictions_are_refused_and_the_place_is_named() {
     use Outcome::{Aborted, Committed};
     use TxnState::{Aborting, Committing, Open, Prepared};
