@@ -5,6 +5,9 @@
 
 mod codec;
 mod file;
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub mod inspect;
 mod memory;
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
