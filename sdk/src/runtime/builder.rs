@@ -188,6 +188,10 @@ impl<S: TwoPhaseSink> SinkBuilder<S> {
     /// it, in whatever split. A job that knows that no checkpoint of it ever completed gives `Some` of a number below
     /// its first checkpoint's; `None` says that it does not restore anything.
     ///
+    /// Whoever opens last owns the sink. The engine must see to it that no attempt it has given up is still in `open`
+    /// when a newer one completes a checkpoint: an overtaken attempt that opens late aborts what is prepared for a
+    /// checkpoint it has not heard of, and restoring that one then fails with [`RuntimeError::TxnAborted`].
+    ///
     /// # Errors
     /// See [`RuntimeError`]. Opening again is always safe.
     pub async fn open(
