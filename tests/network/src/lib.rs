@@ -6,7 +6,7 @@
 //! all the time: every record of a source is visible once, no participant hears both outcomes, all answers about one
 //! transaction agree. Same seed, same trace.
 //!
-//! `cargo run --profile simulation -p ratified-network -- --seeds 300`; one seed again with its trace: `--trace 17`.
+//! `cargo run -p ratified-network -- --seeds 300`; one seed again with its trace: `--trace 17`.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

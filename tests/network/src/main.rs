@@ -48,7 +48,7 @@ fn main() -> ExitCode {
         if let Some(problem) = problem {
             failed += 1;
             println!("seed {seed}: {problem}");
-            println!("  again: cargo run --profile simulation -p ratified-network -- --trace {seed}");
+            println!("  again: cargo run -p ratified-network -- --trace {seed}");
         }
         first.counts.into_iter().for_each(|(what, count)| *counts.entry(what).or_default() += count);
     }
