@@ -20,6 +20,7 @@ pub const MAX_BATCH_BYTES: usize = 8 * 1024 * 1024;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BatchRequest {
     /// At most 1000.
+    #[serde(deserialize_with = "crate::strict::values")]
     pub operations: Vec<Value>,
     /// Whether the batch stops at the first item that is not a 2xx; true when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]

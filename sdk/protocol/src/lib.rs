@@ -10,6 +10,7 @@ mod ids;
 mod problem;
 mod request;
 mod state;
+mod strict;
 mod value;
 
 pub use answer::{
