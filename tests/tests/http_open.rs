@@ -1,5 +1,7 @@
 //! `open`: epochs, incarnations, what is unfinished, what was committed last.
 
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failure here is a failed test")]
+
 use ratified_tests::{
     config::Config,
     process::Ratifyd,
@@ -136,6 +138,27 @@ async fn payloads_beyond_one_mebibyte_are_left_out_and_marked_last_committeds_fi
     let omitted: Vec<_> = unfinished.iter().filter(|t| t["payloadOmitted"] == true).map(|t| &t["txnId"]).collect();
     assert_eq!((unfinished.len(), with_payload, omitted), (16, 15, vec![&json!(id(16))]));
     assert_eq!(c.get(16).await.ok(200)["payload"], payload);
+}
+
+#[tokio::test]
+async fn the_first_thousand_unfinished_transactions_are_told_and_the_rest_is_listed() {
+    let ratifyd = Ratifyd::start(Config::new()).await;
+    let raw = ratifyd.raw();
+    let c = Session::open(&raw, "c", 1).await;
+    for from in [1, 501, 1001] {
+        let steps = (from..(from + 500).min(1002)).flat_map(|n| {
+            [json!({"op": "begin", "txnId": id(n), "epoch": 1}), json!({"op": "prepare", "txnId": id(n), "epoch": 1})]
+        });
+        c.batch(steps.collect(), true).await.ok(200);
+    }
+    let opened = raw.post(OPEN, by(2)).await.ok(200);
+    let unfinished = opened["unfinished"].as_array().unwrap();
+    assert_eq!((unfinished.len(), &unfinished[999]["txnId"]), (1000, &json!(id(1000))));
+    let listed = raw.get("/v1/txns?client=c&pageSize=1000").await.ok(200);
+    let token = listed["nextPageToken"].as_str().unwrap();
+    let rest = raw.get(&format!("/v1/txns?client=c&pageToken={token}")).await.ok(200);
+    assert_eq!(rest["items"].as_array().unwrap().len(), 1);
+    assert_eq!(rest["items"][0]["txnId"], id(1001));
 }
 
 #[tokio::test]
