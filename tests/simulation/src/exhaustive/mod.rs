@@ -1,0 +1,176 @@
+//! Every order of everything, for one and two transactions: the same core under an exhaustive search (stateright).
+//!
+//! Messages stay in the network for ever: each may arrive now, later, again, or never. Between any two steps a sync may
+//! end, the coordinator may crash (and the unsynced batch survive or not), time may pass, and a sweep may run. As in
+//! the pipeline, a batch is written as soon as none is in flight, and what is stepped meanwhile joins the next one.
+
+pub mod properties;
+pub mod state;
+
+use ratified_core::{Input, Limits, Request, Sweep, TxnCall};
+use ratified_protocol::{
+    AckRequest, ClientName, CommitRequest, Epoch, EpochRequest, Incarnation, OpenRequest, Outcome, TxnId,
+};
+use stateright::{Model, Property};
+
+use crate::actors::{begin, call, client, commit, handle, id_of, participant, prepare};
+pub use state::State;
+
+/// How long an OPEN transaction lives, in ticks of [`Action::Elapse`].
+pub const TIMEOUT_MS: u64 = 10;
+
+/// What is searched.
+#[derive(Debug, Clone)]
+pub struct Space {
+    /// Messages that may arrive at any time, any number of times.
+    pub messages: Vec<Request>,
+    /// The transactions they are about.
+    pub ids: Vec<TxnId>,
+    /// How often the coordinator crashes.
+    pub crashes: u8,
+    /// How often time passes, with or without a sweep.
+    pub ticks: u8,
+    /// How often outcomes are evicted.
+    pub evictions: u8,
+}
+
+/// Whose transactions they are.
+pub fn owner() -> ClientName {
+    client("c")
+}
+
+fn incarnation(number: u128) -> Incarnation {
+    Incarnation::new(uuid::Uuid::from_u128(number))
+}
+
+fn open(number: u128) -> Request {
+    let body = OpenRequest { incarnation: incarnation(number), owner: None, create: true };
+    Request::Open { client: owner(), body }
+}
+
+impl Space {
+    /// One transaction with two participants, prepared: an owner, a second owner, a committer, an aborter, late acks.
+    pub fn prepared() -> Self {
+        let id = id_of(1);
+        let epoch = Epoch::FIRST;
+        let txn = |txn_call| call(&owner(), id, txn_call);
+        let ack = |name: &str, outcome| txn(TxnCall::Ack(participant(name), AckRequest { outcome }));
+        let members = vec![participant("p"), participant("q")];
+        let messages = vec![
+            open(1),
+            open(2),
+            txn(begin(epoch, TIMEOUT_MS, true, members)),
+            txn(prepare(epoch, 5, handle(id), None)),
+            txn(commit(None)),
+            txn(TxnCall::Abort(EpochRequest { epoch: Some(Epoch::new(2)) })),
+            ack("p", Outcome::Committed),
+            ack("q", Outcome::Committed),
+            ack("p", Outcome::Aborted),
+            ack("q", Outcome::Aborted),
+        ];
+        Self { messages, ids: vec![id], crashes: 3, ticks: 3, evictions: 1 }
+    }
+
+    /// Two transactions of one client, committed straight from OPEN: their outcomes share batches and watermarks.
+    pub fn two() -> Self {
+        let ids = [id_of(1), id_of(2)];
+        let epoch = Epoch::FIRST;
+        let mut messages = vec![open(1)];
+        for id in ids {
+            messages.push(call(&owner(), id, begin(epoch, TIMEOUT_MS, false, Vec::new())));
+            let request = CommitRequest { epoch: Some(epoch), payload: Some(handle(id)), ..CommitRequest::default() };
+            messages.push(call(&owner(), id, TxnCall::Commit(request)));
+            messages.push(call(&owner(), id, TxnCall::Abort(EpochRequest { epoch: Some(epoch) })));
+        }
+        Self { messages, ids: ids.to_vec(), crashes: 3, ticks: 1, evictions: 1 }
+    }
+
+    /// N = 0 and no retention: a sweep evicts whatever has ended.
+    pub fn limits(&self) -> Limits {
+        Limits { persist_count: 0, gc_retention_ms: 0, ..Limits::default() }
+    }
+}
+
+/// What may happen next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// A message arrives.
+    Deliver(usize),
+    /// The participants pull.
+    Pull,
+    /// The batch is synced.
+    Sync,
+    /// The coordinator dies; whether the written batch survives.
+    Crash(bool),
+    /// The coordinator is loaded.
+    Load,
+    /// Time passes beyond every deadline.
+    Elapse,
+    /// The same, and the sweep runs.
+    Sweep,
+    /// Outcomes are evicted.
+    Evict,
+}
+
+impl Model for Space {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![State::new(self)]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        if state.wrong.is_some() {
+            return;
+        }
+        if !state.is_up() {
+            actions.push(Action::Load);
+            return;
+        }
+        actions.extend((0..self.messages.len()).map(Action::Deliver));
+        actions.push(Action::Pull);
+        if state.is_in_flight() {
+            actions.push(Action::Sync);
+        }
+        if state.crashes > 0 {
+            actions.push(Action::Crash(false));
+            if state.is_in_flight() {
+                actions.push(Action::Crash(true));
+            }
+        }
+        if state.ticks > 0 {
+            actions.extend([Action::Elapse, Action::Sweep]);
+        }
+        if state.evictions > 0 {
+            actions.push(Action::Evict);
+        }
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut state = last.clone();
+        match action {
+            Action::Deliver(index) => state.deliver(self, index),
+            Action::Pull => state.pull(self),
+            Action::Sync => state.sync(self),
+            Action::Crash(survives) => state.crash(survives),
+            Action::Load => state.load(self),
+            Action::Elapse => state.elapse(),
+            Action::Sweep => {
+                state.elapse();
+                state.step(self, None, Input::Sweep(Sweep::Timeouts));
+            }
+            Action::Evict => {
+                state.evictions -= 1;
+                state.step(self, None, Input::Sweep(Sweep::Gc));
+            }
+        }
+        state.hand_over();
+        state.settle();
+        (state != *last).then_some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        properties::all()
+    }
+}
