@@ -104,7 +104,7 @@ async fn a_directory_is_free_again_after_a_kill() {
 }
 
 #[tokio::test]
-async fn a_refused_configuration_ends_the_process_with_two_and_names_the_key() {
+async fn a_refused_configuration_is_no_start_and_names_the_key() {
     for (key, value) in [
         ("max_clients", "0"),
         ("no_such_key", "1"),
@@ -113,9 +113,17 @@ async fn a_refused_configuration_ends_the_process_with_two_and_names_the_key() {
     ] {
         let ratifyd = Ratifyd::stopped(&Config::new().with(key, value));
         let (status, stderr) = run_to_end(&mut ratifyd.command());
-        assert_eq!(status.code(), Some(2), "{stderr}");
+        assert_eq!(status.code(), Some(1), "{stderr}");
         assert!(stderr.contains(key), "{key}: {stderr}");
     }
+}
+
+#[tokio::test]
+async fn a_wrong_command_line_has_an_exit_code_of_its_own() {
+    let ratifyd = Ratifyd::stopped(&Config::new());
+    let (status, stderr) = run_to_end(ratifyd.command().arg("--no-such-flag"));
+    assert_eq!(status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("--no-such-flag"), "{stderr}");
 }
 
 #[tokio::test]

@@ -112,7 +112,9 @@ async fn null_is_the_same_as_absent() {
 
 #[tokio::test]
 async fn refusals_come_in_the_order_of_the_protocol() {
-    let ratifyd = Ratifyd::start(Config::new().with("max_open_per_client", 4)).await;
+    let config =
+        Config::new().with("max_open_per_client", 4).with("max_body_bytes", 1024).with("max_batch_body_bytes", 2048);
+    let ratifyd = Ratifyd::start(config).await;
     let old = Session::open(&ratifyd.raw(), "c", 1).await;
     old.begin(1, json!({})).await.ok(201);
     old.abort(1).await.ok(200);
@@ -121,7 +123,7 @@ async fn refusals_come_in_the_order_of_the_protocol() {
     for n in 2..=5 {
         c.begin(n, json!({"requirePrepare": true})).await.ok(201);
     }
-    let garbage = "x".repeat(1024 * 1024 + 1);
+    let garbage = "x".repeat(1025);
     let unknown = c.path(9).replace("/c/", "/stranger/");
     // path and method, before the body's size
     c.raw.bytes("POST", "/v1/nowhere", "text/plain", garbage.clone()).await.refused("ROUTE_NOT_FOUND");
