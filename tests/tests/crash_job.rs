@@ -5,13 +5,14 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a failure here is a failed test")]
 
-use std::{path::Path, time::Duration};
+use std::{fs, path::Path, time::Duration};
 
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use ratified_tests::{
     config::Config,
     jobs::{Ended, JobSpec},
     pipeline::{check_exactly_once, visible},
+    poll,
     process::Ratifyd,
     proxy::{Proxy, pass},
 };
@@ -126,7 +127,7 @@ async fn a_job_killed_while_it_recovers_recovers_from_that_too() {
 /// One random run: the job, the coordinator, or both at once are killed, until the job has finished.
 async fn random_run(site: &mut Site, driver: &'static str, seed: u64) -> (u64, u64) {
     let mut rng = StdRng::seed_from_u64(seed);
-    let job = site.job(driver, &format!("{driver}-{seed}"));
+    let job = JobSpec { records: 300, ..site.job(driver, &format!("{driver}-{seed}")) };
     let (mut job_kills, mut coordinator_kills) = (0, 0);
     for _ in 0..5 {
         let place = PLACES[rng.random_range(0..PLACES.len())];
@@ -134,14 +135,18 @@ async fn random_run(site: &mut Site, driver: &'static str, seed: u64) -> (u64, u
         let chooses_place = rng.random_bool(0.4);
         let options = [("die", die.as_str())];
         let mut running = job.start(if chooses_place { &options } else { &[] });
-        tokio::time::sleep(Duration::from_millis(rng.random_range(0..120))).await;
+        // At some point of its progress, however fast the machine is, and a moment of chance behind it.
+        let goal = visible_files(&job) + rng.random_range(0..12);
+        poll::until_some("the job to come so far", || (visible_files(&job) >= goal || running.is_over()).then_some(()))
+            .await;
+        tokio::time::sleep(Duration::from_micros(rng.random_range(0..20_000))).await;
         let (kills_job, kills_coordinator) = [(true, false), (false, true), (true, true)][rng.random_range(0..3)];
         if kills_job && !running.is_over() {
             running.signal(Signal::KILL);
         }
         if kills_coordinator {
+            coordinator_kills += u64::from(!running.is_over() || kills_job);
             site.ratifyd.crash().await;
-            coordinator_kills += 1;
         }
         match running.wait().await {
             Ended::Killed => job_kills += 1,
@@ -152,6 +157,10 @@ async fn random_run(site: &mut Site, driver: &'static str, seed: u64) -> (u64, u
     assert_eq!(job.run(&[]).await, Ended::Finished, "{driver}, seed {seed}");
     site.check(&job, &format!("{driver}, seed {seed}")).await;
     (job_kills, coordinator_kills)
+}
+
+fn visible_files(job: &JobSpec) -> usize {
+    fs::read_dir(job.out()).map_or(0, Iterator::count)
 }
 
 async fn die_at_random(driver: &'static str, default_seed: u64) {

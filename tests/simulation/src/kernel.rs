@@ -134,7 +134,7 @@ impl Kernel {
     }
 
     /// Takes the next event, and moves time to it.
-    pub fn next(&mut self) -> Option<Event> {
+    pub fn pop(&mut self) -> Option<Event> {
         let ((time, _), event) = self.queue.pop_first()?;
         self.now = time;
         Some(event)

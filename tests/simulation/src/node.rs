@@ -99,7 +99,10 @@ pub enum Down {
 impl Up {
     /// Whether nothing is queued, staged, in flight or parked.
     pub fn is_quiet(&self) -> bool {
-        self.inbox.is_empty() && self.pipeline.staged_steps() == 0 && !self.pipeline.is_in_flight() && self.asked.is_empty()
+        self.inbox.is_empty()
+            && self.pipeline.staged_steps() == 0
+            && !self.pipeline.is_in_flight()
+            && self.asked.is_empty()
     }
 
     /// The coordinator's own time.
@@ -241,10 +244,10 @@ impl World {
         let engine = up.pipeline.engine();
         self.stamp(engine.revision().0);
         if engine.revision() != before {
-            if let Input::Request { ticket, .. } = &input {
-                if let Some((_, asked)) = up.asked.get_mut(ticket) {
-                    asked.changed = true;
-                }
+            if let Input::Request { ticket, .. } = &input
+                && let Some((_, asked)) = up.asked.get_mut(ticket)
+            {
+                asked.changed = true;
             }
             self.check(ratified_core::check_all(engine));
         }

@@ -170,7 +170,7 @@ impl World {
 
     /// Carries out the next event. False when there is none.
     pub fn turn(self: &Rc<Self>) -> bool {
-        let Some(event) = self.kernel.borrow_mut().next() else { return false };
+        let Some(event) = self.kernel.borrow_mut().pop() else { return false };
         self.stamp(self.now());
         match event {
             Event::Timer(task, number) => self.timer(task, number),

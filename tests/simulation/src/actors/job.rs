@@ -262,9 +262,9 @@ fn launch(world: &Rc<World>, job: &Rc<Job>, restored: Option<&Checkpoint>) {
     }
     let mut links = Vec::new();
     for (index, elements) in (0..parallelism).zip(elements) {
-        let positions = (0..PARTITIONS).filter(|p| p % parallelism == index).map(|p| {
-            (p, restored.and_then(|c| c.positions.get(&p)).copied().unwrap_or_default())
-        });
+        let positions = (0..PARTITIONS)
+            .filter(|p| p % parallelism == index)
+            .map(|p| (p, restored.and_then(|c| c.positions.get(&p)).copied().unwrap_or_default()));
         let start = worker::Start {
             attempt,
             index,
@@ -299,12 +299,12 @@ fn judge(world: &World, job: &Job, failure: &Failure, is_rewind: bool) -> Option
     let meddled = |key: &TxnKey| oracle.was_meddled(key) || rewound;
     let (why, legitimate) = match failure {
         Failure::RewindRefused { committed } if is_rewind || !committed => return None,
-        Failure::RewindRefused { .. } => ("the newest checkpoint is older than a commit".to_owned(), {
-            rewound || oracle.any_meddled(&job.sink)
-        }),
-        Failure::Outcome(Code::OutcomeAborted, key) => (format!("{key:?} was aborted"), {
-            meddled(key) || world.mix.prepared_timeouts
-        }),
+        Failure::RewindRefused { .. } => {
+            ("the newest checkpoint is older than a commit".to_owned(), { rewound || oracle.any_meddled(&job.sink) })
+        }
+        Failure::Outcome(Code::OutcomeAborted, key) => {
+            (format!("{key:?} was aborted"), { meddled(key) || world.mix.prepared_timeouts })
+        }
         Failure::Outcome(code, key) => (format!("{key:?} is {code}"), oracle.was_evicted(key)),
         Failure::ClientNotFound(name) => (format!("{name} is unknown"), oracle.any_forgotten(&job.sink)),
         Failure::LostBySink(key) => (format!("{key:?} is lost by the sink"), false),

@@ -72,11 +72,12 @@ pub fn start_healer(world: &Rc<World>, gone: Vec<String>) {
     let proc = world.kernel.borrow_mut().process();
     let w = world.clone();
     world.spawn(proc, async move {
-        let back = Request::Reinstate { participant: participant("p0"), reason: None };
-        let _ = w.insist(&back, None).await;
         retire(&w, gone).await;
         while !w.jobs_ended() {
-            w.sleep(50).await;
+            // A retirement that was on its way when faults stopped may still come in.
+            let back = Request::Reinstate { participant: participant("p0"), reason: None };
+            let _ = w.insist(&back, None).await;
+            w.sleep(200).await;
         }
         retire(&w, w.ended_clients()).await;
         loop {

@@ -20,11 +20,7 @@ pub struct Resource {
 impl Resource {
     /// A resource that is not running.
     pub fn new(number: u64) -> Rc<Self> {
-        Rc::new(Self {
-            name: participant(&format!("p{number}")),
-            heard: RefCell::default(),
-            proc: RefCell::default(),
-        })
+        Rc::new(Self { name: participant(&format!("p{number}")), heard: RefCell::default(), proc: RefCell::default() })
     }
 
     /// No participant hears both outcomes.
@@ -50,8 +46,7 @@ async fn serve(world: &Rc<World>, resource: &Rc<Resource>) {
     let mut cursor = None;
     loop {
         let wait_ms = world.draw(|rng| *rng.pick(&[0, 20, 60]));
-        let request =
-            Request::Decisions { participant: resource.name.clone(), after: cursor.clone(), wait_ms };
+        let request = Request::Decisions { participant: resource.name.clone(), after: cursor.clone(), wait_ms };
         let answer = world.ask_for(&request, wait_ms + 90).await;
         cursor = None;
         if let Some(Answer::Decisions(answer)) = answer {

@@ -91,8 +91,11 @@ fn any_request(rng: &mut Rng, name: &ClientName, gossip: &Gossip, participants: 
 fn open(rng: &mut Rng, name: &ClientName, gossip: &Gossip) -> Request {
     let mut known = gossip.incarnations.borrow_mut();
     let again = !known.is_empty() && rng.permille(400);
-    let incarnation =
-        if again { *rng.pick(&known) } else { Incarnation::new(uuid::Uuid::from_u128(u128::from(rng.next()) | 1 << 120)) };
+    let incarnation = if again {
+        *rng.pick(&known)
+    } else {
+        Incarnation::new(uuid::Uuid::from_u128(u128::from(rng.next()) | 1 << 120))
+    };
     if !again {
         known.push(incarnation);
     }
@@ -160,11 +163,11 @@ fn begin(rng: &mut Rng, name: &ClientName, id: TxnId, epoch: Option<Epoch>, part
 }
 
 fn prepare(rng: &mut Rng, id: TxnId, epoch: Option<Epoch>) -> PrepareRequest {
-    let timeout = number_of(id) % 3 == 0;
+    let timeout = number_of(id).is_multiple_of(3);
     PrepareRequest {
         epoch,
         checkpoint_id: Some(CheckpointId::new(if rng.permille(30) { 99 } else { 7 })),
-        payload: (number_of(id) % 2 == 0).then(|| handle(id)),
+        payload: number_of(id).is_multiple_of(2).then(|| handle(id)),
         prepared_timeout_ms: timeout.then(|| 90.try_into().unwrap()),
     }
 }

@@ -290,9 +290,7 @@ impl State {
     }
 
     fn check_acked(&mut self, id: TxnId, missing: Vec<ParticipantName>, request: Option<&Request>) {
-        let acks = |name: &ParticipantName| {
-            matches!(request, Some(Request::Txn { txn_id, call: TxnCall::Ack(by, _), .. }) if *txn_id == id && by == name)
-        };
+        let acks = |name: &ParticipantName| matches!(request, Some(Request::Txn { txn_id, call: TxnCall::Ack(by, _), .. }) if *txn_id == id && by == name);
         if let Some(missing) = missing.iter().find(|name| !acks(name)) {
             self.wrong("terminal only when every participant acknowledged", || format!("{id} without {missing:?}"));
         }
@@ -336,7 +334,8 @@ impl State {
         let Some(engine) = &mut self.engine else { return };
         let mut effects = Vec::new();
         engine.seal(&mut effects);
-        let writes = effects.into_iter().filter_map(|e| if let Effect::Persist(write) = e { Some(write) } else { None });
+        let writes =
+            effects.into_iter().filter_map(|e| if let Effect::Persist(write) = e { Some(write) } else { None });
         let revision = engine.revision();
         self.flight = Some(Flight { writes: writes.collect(), held: std::mem::take(&mut self.held), revision });
     }

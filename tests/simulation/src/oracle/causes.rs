@@ -1,8 +1,9 @@
 //! What an input asks for, transaction by transaction.
 
 use ratified_core::{Input, Request, TxnCall};
-use ratified_protocol::{BatchOp, BeginRequest, ClientName, CommitRequest, Epoch, Outcome, ParticipantName,
-    PrepareRequest, TxnId};
+use ratified_protocol::{
+    BatchOp, BeginRequest, ClientName, CommitRequest, Epoch, Outcome, ParticipantName, PrepareRequest, TxnId,
+};
 
 /// A call about one transaction, single or in a batch.
 #[derive(Debug, Clone, Copy)]

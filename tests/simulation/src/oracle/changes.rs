@@ -55,13 +55,8 @@ const HEADER_CHECKS: &[(&str, HeaderCheck)] = &[
 pub fn check(change: &Change<'_>) -> Verdict {
     match change.key {
         Key::Transaction(client, id) => {
-            let header = Header {
-                change,
-                client,
-                id: *id,
-                before: as_header(change.before),
-                after: as_header(change.after),
-            };
+            let header =
+                Header { change, client, id: *id, before: as_header(change.before), after: as_header(change.after) };
             for (name, check) in HEADER_CHECKS {
                 check(&header).map_err(|place| format!("{name}: {client}/{id} {place}"))?;
             }

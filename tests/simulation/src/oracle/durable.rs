@@ -33,7 +33,10 @@ fn same(left: &Records, right: &Records) -> bool {
 fn difference(left: &Records, right: &Records) -> String {
     let keys = left.keys().chain(right.keys());
     let equal = |key: &Key| left.get(key).cloned().map(comparable) == right.get(key).cloned().map(comparable);
-    keys.filter(|key| !equal(key)).map(|key| format!("{:?} is {:?}", left.get(key), right.get(key))).next().unwrap_or_default()
+    keys.filter(|key| !equal(key))
+        .map(|key| format!("{:?} is {:?}", left.get(key), right.get(key)))
+        .next()
+        .unwrap_or_default()
 }
 
 fn of_engine(engine: &Engine) -> Records {
@@ -125,14 +128,15 @@ impl Oracle {
 
     /// The coordinator died.
     pub fn crashed(&mut self, probes: &mut Probes) {
-        for (_, record) in &self.memory {
+        for record in self.memory.values() {
             let Record::Transaction(client, id, header) = record else { continue };
             if header.decision.is_none() {
                 continue;
             }
-            let acked = header.participants.iter().filter(|p| {
-                self.memory.contains_key(&Key::Ack(client.clone(), *id, p.name.clone()))
-            });
+            let acked = header
+                .participants
+                .iter()
+                .filter(|p| self.memory.contains_key(&Key::Ack(client.clone(), *id, p.name.clone())));
             match acked.count() {
                 0 => probes.hit(Probe::C03NobodyTold),
                 _ => probes.hit(Probe::C05SomeAcked),
@@ -217,7 +221,9 @@ impl Oracle {
                 last.map(|_| Outcome::Committed)
             }
         };
-        ensure(outcome.is_some() && (fact.outcome.is_none() || fact.outcome == outcome), || place(&format!("{outcome:?}")))
+        ensure(outcome.is_some() && (fact.outcome.is_none() || fact.outcome == outcome), || {
+            place(&format!("{outcome:?}"))
+        })
     }
 
     fn renew_deadlines(&mut self, now: Now, probes: &mut Probes) {

@@ -39,10 +39,14 @@ impl Oracle {
     fn bounds_hold(&self, now: Uptime, loaded_at: Uptime, periods: &Periods) -> Verdict {
         let slack = 100;
         let limits = self.limits;
-        let clients: Vec<_> = self.memory.values().filter_map(|record| match record {
-            Record::Client(name, client) => Some((name, client)),
-            _ => None,
-        }).collect();
+        let clients: Vec<_> = self
+            .memory
+            .values()
+            .filter_map(|record| match record {
+                Record::Client(name, client) => Some((name, client)),
+                _ => None,
+            })
+            .collect();
         for (name, record) in clients {
             for outcome in Outcome::ALL {
                 let mut kept: Vec<_> = self.outcomes(name).filter(|(_, o)| o.outcome == outcome).collect();

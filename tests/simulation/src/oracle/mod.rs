@@ -144,13 +144,7 @@ impl Oracle {
     ///
     /// # Errors
     /// The invariant that does not hold.
-    pub fn stepped(
-        &mut self,
-        now: Now,
-        input: &Input,
-        engine: &Engine,
-        probes: &mut Probes,
-    ) -> Result<Marks, String> {
+    pub fn stepped(&mut self, now: Now, input: &Input, engine: &Engine, probes: &mut Probes) -> Result<Marks, String> {
         self.note_acks(now, input);
         let mut marks = Marks { steps: 1, ..Marks::default() };
         let changed = self.changed(engine);
@@ -247,10 +241,10 @@ impl Oracle {
         if let Some(client) = client_of(&key) {
             self.active.insert(client.clone(), now.uptime);
         }
-        if let (Key::Client(client), Some(Record::Client(_, record))) = (&key, &after) {
-            if record.forgotten {
-                self.forgotten.insert(client.clone());
-            }
+        if let (Key::Client(client), Some(Record::Client(_, record))) = (&key, &after)
+            && record.forgotten
+        {
+            self.forgotten.insert(client.clone());
         }
         match after {
             Some(record) => self.memory.insert(key, record),
@@ -314,10 +308,7 @@ impl Oracle {
     }
 
     /// Outcomes that memory keeps for a client.
-    pub(crate) fn outcomes<'a>(
-        &'a self,
-        client: &'a ClientName,
-    ) -> impl Iterator<Item = (TxnId, &'a OutcomeRecord)> {
+    pub(crate) fn outcomes<'a>(&'a self, client: &'a ClientName) -> impl Iterator<Item = (TxnId, &'a OutcomeRecord)> {
         let from = Key::Outcome(client.clone(), least_id());
         self.memory.range(from..).map_while(move |(_, record)| match record {
             Record::Outcome(name, id, outcome) if name == client => Some((*id, outcome)),

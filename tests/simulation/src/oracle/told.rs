@@ -1,7 +1,9 @@
 //! What an answer may say, one function per property. An answer is judged when it leaves, whether or not it arrives.
 
 use ratified_core::{Answer, Key, Record, Request, Success, TxnCall};
-use ratified_protocol::{ClientName, Code, EndReason, Epoch, OpenAnswer, Outcome, Payload, Problem, Txn, TxnId, TxnState};
+use ratified_protocol::{
+    ClientName, Code, EndReason, Epoch, OpenAnswer, Outcome, Payload, Problem, Txn, TxnId, TxnState,
+};
 
 use super::{Asked, Oracle, TxnKey, Verdict, causes, causes::Call, ensure};
 use crate::probes::Probes;
@@ -197,12 +199,14 @@ fn statements<'a>(asked: &'a Asked, answer: &'a Answer) -> Vec<Said<'a>> {
                 }
             }
         }
-        Answer::Decisions(decisions) => said.extend(decisions.decisions.iter().map(|d| {
-            Said::Outcome((d.client_name.clone(), d.txn_id), d.outcome, None)
-        })),
-        Answer::Preserver(all) => said.extend(all.outcomes.iter().map(|o| {
-            Said::Outcome((all.client_name.clone(), o.txn_id), o.outcome, Some(o.end_reason))
-        })),
+        Answer::Decisions(decisions) => said.extend(
+            decisions.decisions.iter().map(|d| Said::Outcome((d.client_name.clone(), d.txn_id), d.outcome, None)),
+        ),
+        Answer::Preserver(all) => said.extend(
+            all.outcomes
+                .iter()
+                .map(|o| Said::Outcome((all.client_name.clone(), o.txn_id), o.outcome, Some(o.end_reason))),
+        ),
         Answer::Preserved(one) => {
             let key = client.map(|client| (client.clone(), one.txn_id));
             said.extend(key.map(|key| Said::Outcome(key, one.outcome, Some(one.end_reason))));
