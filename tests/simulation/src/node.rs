@@ -198,7 +198,6 @@ impl World {
 
     fn sweep(&self, up: &mut Up) -> Result<(), Down> {
         if up.pipeline.room_left().requests == 0 {
-            self.hit(Probe::BatchFull);
             return Ok(());
         }
         let now = up.inbox.front().map_or_else(|| up.clock.now(), |oldest| oldest.now);
@@ -213,7 +212,11 @@ impl World {
     }
 
     fn step_arrivals(&self, up: &mut Up) -> Result<(), Down> {
-        while up.pipeline.room_left().requests > 0 {
+        while !up.inbox.is_empty() {
+            if up.pipeline.room_left().requests == 0 {
+                self.hit(Probe::BatchFull);
+                break;
+            }
             let Some(Arrival { now, envelope }) = up.inbox.pop_front() else { break };
             let ticket = {
                 let mut node = self.node.borrow_mut();

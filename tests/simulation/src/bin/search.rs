@@ -6,11 +6,11 @@ use ratified_simulation::exhaustive::Space;
 use stateright::{Checker, Model};
 
 fn main() -> ExitCode {
-    let crashes = std::env::args().nth(1).and_then(|n| n.parse().ok());
+    let numbers: Vec<u8> = std::env::args().skip(1).filter_map(|n| n.parse().ok()).collect();
     let mut failed = false;
     for (name, mut space) in [("prepared", Space::prepared()), ("two", Space::two())] {
-        if let Some(crashes) = crashes {
-            (space.crashes, space.ticks) = (crashes, crashes);
+        if let [queue, crashes, ticks, evictions] = numbers[..] {
+            (space.queue, space.crashes, space.ticks, space.evictions) = (queue, crashes, ticks, evictions);
         }
         let began = Instant::now();
         let checker = space.checker().threads(2).spawn_bfs().join();

@@ -26,6 +26,8 @@ pub struct Space {
     pub messages: Vec<Request>,
     /// The transactions they are about.
     pub ids: Vec<TxnId>,
+    /// How many steps may wait for the batch in flight.
+    pub queue: u8,
     /// How often the coordinator crashes.
     pub crashes: u8,
     /// How often time passes, with or without a sweep.
@@ -68,7 +70,7 @@ impl Space {
             ack("p", Outcome::Aborted),
             ack("q", Outcome::Aborted),
         ];
-        Self { messages, ids: vec![id], crashes: 3, ticks: 3, evictions: 1 }
+        Self { messages, ids: vec![id], queue: 2, crashes: 3, ticks: 3, evictions: 1 }
     }
 
     /// Two transactions of one client, committed straight from OPEN: their outcomes share batches and watermarks.
@@ -82,7 +84,7 @@ impl Space {
             messages.push(call(&owner(), id, TxnCall::Commit(request)));
             messages.push(call(&owner(), id, TxnCall::Abort(EpochRequest { epoch: Some(epoch) })));
         }
-        Self { messages, ids: ids.to_vec(), crashes: 3, ticks: 1, evictions: 1 }
+        Self { messages, ids: ids.to_vec(), queue: 2, crashes: 3, ticks: 1, evictions: 1 }
     }
 
     /// N = 0 and no retention: a sweep evicts whatever has ended.
@@ -128,8 +130,6 @@ impl Model for Space {
             actions.push(Action::Load);
             return;
         }
-        actions.extend((0..self.messages.len()).map(Action::Deliver));
-        actions.push(Action::Pull);
         if state.is_in_flight() {
             actions.push(Action::Sync);
         }
@@ -139,6 +139,11 @@ impl Model for Space {
                 actions.push(Action::Crash(true));
             }
         }
+        if state.is_full(self) {
+            return;
+        }
+        actions.extend((0..self.messages.len()).map(Action::Deliver));
+        actions.push(Action::Pull);
         if state.ticks > 0 {
             actions.extend([Action::Elapse, Action::Sweep]);
         }

@@ -71,6 +71,8 @@ pub struct State {
     held: Held,
     flight: Option<Flight>,
     synced: Revision,
+    /// Steps that wait for the batch in flight.
+    queued: u8,
     now_ms: u64,
     /// The most that was told about each transaction, to anybody.
     pub told: BTreeMap<TxnId, Level>,
@@ -112,6 +114,7 @@ impl State {
             held: Held::default(),
             flight: None,
             synced: Revision::default(),
+            queued: 0,
             now_ms: 0,
             told: BTreeMap::new(),
             epochs: BTreeMap::new(),
@@ -123,6 +126,10 @@ impl State {
             canonical: [0; 2],
         };
         state.load(space);
+        // The first owner is in place: what came before has no choices.
+        state.deliver(space, 0);
+        state.hand_over();
+        state.sync(space);
         state.settle();
         state
     }
@@ -130,6 +137,11 @@ impl State {
     /// Whether the coordinator serves.
     pub fn is_up(&self) -> bool {
         self.engine.is_some()
+    }
+
+    /// Whether so many steps wait for the batch in flight that no more may.
+    pub fn is_full(&self, space: &Space) -> bool {
+        self.is_in_flight() && self.queued >= space.queue
     }
 
     /// Whether a batch is written and not synced.
@@ -215,7 +227,9 @@ impl State {
         let now = self.now();
         let Some(engine) = &mut self.engine else { return };
         let mut effects = Vec::new();
+        let revision = engine.revision();
         engine.step(now, input, &mut effects);
+        self.queued += u8::from(engine.revision() != revision);
         if let Err(what) = ratified_core::check_all(engine) {
             self.wrong("the engine's own invariants hold", || what);
         }
@@ -334,6 +348,7 @@ impl State {
         let Some(engine) = &mut self.engine else { return };
         let mut effects = Vec::new();
         engine.seal(&mut effects);
+        self.queued = 0;
         let writes =
             effects.into_iter().filter_map(|e| if let Effect::Persist(write) = e { Some(write) } else { None });
         let revision = engine.revision();
@@ -368,6 +383,7 @@ impl State {
     pub fn crash(&mut self, survives: bool) {
         self.crashes -= 1;
         self.engine = None;
+        self.queued = 0;
         self.held = Held::default();
         if let Some(flight) = self.flight.take().filter(|_| survives) {
             // Rewritten at the load, before anything is served.
