@@ -11,7 +11,7 @@ use ratified_core::{Input, Limits, Request, Sweep, TxnCall};
 use ratified_protocol::{
     AckRequest, ClientName, CommitRequest, Epoch, EpochRequest, Incarnation, OpenRequest, Outcome, TxnId,
 };
-use stateright::{Model, Property};
+use stateright::{Checker, Expectation, Model, Property};
 
 use crate::actors::{begin, call, client, commit, handle, id_of, participant, prepare};
 pub use state::State;
@@ -50,7 +50,39 @@ fn open(number: u128) -> Request {
     Request::Open { client: owner(), body }
 }
 
+/// What a search came to.
+#[derive(Debug)]
+pub struct Found {
+    /// Different states.
+    pub states: usize,
+    /// The first `always` property that was broken, what was wrong, and the way there.
+    pub broken: Option<(String, String, Vec<Action>)>,
+    /// `sometimes` properties that were never reached: the search would prove nothing.
+    pub unreached: Vec<String>,
+}
+
 impl Space {
+    /// Searches all of it, on as many threads.
+    pub fn search(self, threads: usize) -> Found {
+        let sometimes: Vec<_> =
+            self.properties().into_iter().filter(|p| matches!(p.expectation, Expectation::Sometimes)).collect();
+        let checker = self.checker().threads(threads).spawn_bfs().join();
+        let mut found = Found { states: checker.unique_state_count(), broken: None, unreached: Vec::new() };
+        let discoveries = checker.discoveries();
+        for property in &sometimes {
+            if !discoveries.contains_key(property.name) {
+                found.unreached.push(property.name.to_owned());
+            }
+        }
+        for (name, path) in discoveries {
+            if sometimes.iter().all(|p| p.name != name) {
+                let what = path.last_state().wrong.as_ref().map_or_else(String::new, |(_, what)| what.clone());
+                found.broken.get_or_insert((name.to_owned(), what, path.into_actions()));
+            }
+        }
+        found
+    }
+
     /// One transaction with two participants, prepared: an owner, a second owner, a committer, an aborter, late acks.
     pub fn prepared() -> Self {
         let id = id_of(1);
