@@ -7,6 +7,7 @@ mod calls;
 mod client;
 mod effect;
 mod engine;
+pub mod fault;
 mod invariants;
 mod limits;
 mod participants;

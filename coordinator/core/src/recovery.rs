@@ -17,6 +17,7 @@ use crate::{
     client::Client,
     effect::{Effect, Now, Revision},
     engine::Engine,
+    fault::Fault,
     limits::Limits,
     preserver::Entry,
     record::{ClientRecord, OutcomeRecord, ParticipantRecord, Record, TransactionRecord},
@@ -162,7 +163,7 @@ impl Recovery {
                 return Err(damaged("transaction", &name, id, "its client is missing"));
             };
             let payload = self.payloads.remove(&key);
-            let acks = self.acks.remove(&key).unwrap_or_default();
+            let acks = self.acks.remove(&key).filter(|_| !Fault::AcksForgotten.is_on()).unwrap_or_default();
             let header = Header { id, record: &record, acks: &acks, has_payload: payload.is_some() };
             check_header(client, &header, &engine.participants)
                 .map_err(|problem| damaged("transaction", &name, id, problem))?;
@@ -170,9 +171,12 @@ impl Recovery {
                 return Err(damaged("transaction", &name, id, "its decision's number is taken"));
             }
             let mut txn = Transaction { record, acks, payload, deadline: None, changed: Revision::default() };
-            txn.deadline = txn.period_from(now.uptime);
+            let from = if Fault::LeaseNotRenewed.is_on() { txn.record.begun } else { now.uptime };
+            txn.deadline = txn.period_from(from);
             if let Some(decision) = txn.record.decision {
-                engine.next_decision = engine.next_decision.max(decision.number + 1);
+                if !Fault::DecisionNumbersRestart.is_on() {
+                    engine.next_decision = engine.next_decision.max(decision.number + 1);
+                }
                 ending.push(key);
             }
             client.record.newest_txn_id = client.record.newest_txn_id.max(Some(id));

@@ -9,6 +9,7 @@ use ratified_protocol::{
 
 use crate::{
     effect::{Now, Revision, Uptime},
+    fault::Fault,
     record::{ParticipantEntry, TransactionRecord},
 };
 
@@ -69,7 +70,8 @@ impl Transaction {
 
     /// Whether its deadline has passed: at the deadline itself it has.
     pub(crate) fn is_due(&self, now: Uptime) -> bool {
-        self.deadline.is_some_and(|deadline| deadline <= now)
+        let now = if Fault::DeadlineEarly.is_on() { now.plus_millis(1) } else { now };
+        self.deadline.is_some_and(|deadline| deadline < now || (deadline == now && !Fault::DeadlineLate.is_on()))
     }
 
     /// One full period from now, for a state that has one.

@@ -4,6 +4,7 @@ use ratified_protocol::{ClientName, EndReason, Outcome, TxnId, TxnState};
 
 use crate::{
     effect::{Answer, Effect, Now, Revision, Success, Ticket, Transition},
+    fault::Fault,
     preserver::Dropped,
     record::Key,
     step::{Step, Told},
@@ -70,9 +71,25 @@ impl Step<'_> {
 
     /// The preserver has dropped an outcome.
     pub(crate) fn outcome_dropped(&mut self, one: &Dropped) {
-        self.touch(Key::Outcome(one.client.clone(), one.txn_id), one.flushed);
+        if !Fault::ExpiryNotWritten.is_on() {
+            self.touch(Key::Outcome(one.client.clone(), one.txn_id), one.flushed);
+        }
+        if Fault::LastCommittedExpires.is_on()
+            && self.client(&one.client).is_some_and(|c| c.is_last_committed(one.txn_id))
+        {
+            self.drop_last_committed(&one.client);
+        }
         self.trace_removed(&one.client, one.txn_id);
         self.note_activity(&one.client);
+    }
+
+    fn drop_last_committed(&mut self, name: &ClientName) {
+        let Some(client) = self.client_mut(name) else { return };
+        let Some(last) = client.record.last_committed.take() else { return };
+        let payload = client.last_payload.take();
+        self.engine.payload_bytes -= payload.map_or(0, |p| p.len() as u64);
+        self.touch_client(name);
+        self.touch(Key::Payload(name.clone(), last.txn_id), true);
     }
 
     /// Raises `evictedThrough` if nothing is left of an id: in the same batch as the removal, so that an absent id is
@@ -83,7 +100,7 @@ impl Step<'_> {
         if preserved || client.txns.contains_key(&id) || client.is_last_committed(id) {
             return;
         }
-        if !client.has_evicted(id) {
+        if !client.has_evicted(id) && !Fault::EvictionWithoutWatermark.is_on() {
             client.record.evicted_through = Some(id);
             self.touch_client(name);
         }
@@ -94,6 +111,7 @@ impl Step<'_> {
         let Some(txn) = self.txn(name, id).filter(|txn| txn.is_due(self.now.uptime)) else { return false };
         let reason = match txn.record.state {
             TxnState::Prepared => EndReason::PreparedTimeout,
+            _ if Fault::TimeoutToldAsFenced.is_on() => EndReason::Fenced,
             _ => EndReason::Timeout,
         };
         self.decide(name, id, Outcome::Aborted, reason);
@@ -121,6 +139,9 @@ impl Step<'_> {
     }
 
     fn answer_waiters(&mut self, name: &ClientName, id: TxnId) {
+        if Fault::WaiterForgotten.is_on() {
+            return;
+        }
         for (ticket, what) in self.engine.waiting.take_for_txn(name, id) {
             self.answer_parked(ticket, &what);
         }

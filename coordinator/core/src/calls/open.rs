@@ -8,6 +8,7 @@ use ratified_protocol::{
 use crate::{
     client::Client,
     effect::Revision,
+    fault::Fault,
     record::Key,
     step::{Refusal, Step},
     transaction::Transaction,
@@ -53,8 +54,16 @@ impl Step<'_> {
             return Err(self.refuse(name, Code::ClientNotFound, detail));
         }
         match self.client(name).and_then(|c| c.is_current(request.incarnation)) {
+            Some(false) if Fault::SupersededIsCurrent.is_on() && is_there => {}
             Some(false) => return Err(self.refuse_superseded(name)),
-            Some(true) if is_there => {}
+            Some(true) if is_there => {
+                if Fault::RepeatedOpenFences.is_on() {
+                    self.fence_older(name);
+                }
+                if Fault::RepeatedOpenBeforeSync.is_on() {
+                    return Ok((self.open_answer(name).0, Revision::default()));
+                }
+            }
             known => {
                 self.check_room(name, is_there)?;
                 self.take_over(name, request, known.is_some())?;
@@ -103,8 +112,10 @@ impl Step<'_> {
         } else {
             client.hand_over(epoch, request.incarnation, request.owner.clone());
         }
-        self.touch(Key::Client(name.clone()), existed);
-        self.touch_client(name);
+        if !(Fault::EpochNotWritten.is_on() && existed) {
+            self.touch(Key::Client(name.clone()), existed);
+            self.touch_client(name);
+        }
         self.fence_older(name);
         Ok(())
     }
@@ -114,7 +125,13 @@ impl Step<'_> {
     fn fence_older(&mut self, name: &ClientName) {
         let Some(client) = self.client(name) else { return };
         let (epoch, now) = (client.record.epoch, self.now.uptime);
-        let is_older = |t: &Transaction| t.record.state == TxnState::Open && t.record.epoch < epoch;
+        let is_older = |t: &Transaction| {
+            let own = Fault::RepeatedOpenFences.is_on() && t.record.epoch == epoch;
+            match t.record.state {
+                TxnState::Open => (t.record.epoch < epoch || own) && !Fault::OpenFencesNothing.is_on(),
+                state => state == TxnState::Prepared && Fault::OpenAbortsPrepared.is_on(),
+            }
+        };
         let ends = client.txns.iter().filter(|(_, t)| t.is_due(now) || is_older(t));
         let ids: Vec<TxnId> = ends.map(|(id, _)| *id).collect();
         for id in ids {
