@@ -1,5 +1,7 @@
 //! Defects seeded on purpose: the harness has to find each of them.
 
+pub use ratified_core::fault::Fault as EngineFault;
+
 macro_rules! faults {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
         /// A defect of the store double or of the client model.
@@ -27,6 +29,8 @@ faults! {
     SkipOnExpired,
     /// The client: close aborts what is prepared.
     CloseAbortsPrepared,
+    /// The client: is no participant of its own transactions, so that the header goes before the sink has committed.
+    NotAParticipant,
     /// The client: after a failed pre_commit it goes on with the next checkpoint.
     PreCommitErrorNotSticky,
     /// The client: an aborted checkpoint aborts what it had prepared.
@@ -59,19 +63,43 @@ faults! {
 
 /// The faults of a run: none, or one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Faults(Option<Fault>);
+pub enum Faults {
+    /// None.
+    #[default]
+    None,
+    /// In the store double or the client model.
+    Model(Fault),
+    /// In the engine; only with the feature `faults`.
+    Engine(EngineFault),
+}
 
 impl Faults {
-    /// A run without seeded faults.
-    pub const NONE: Self = Self(None);
-
-    /// A run with this fault.
-    pub const fn only(fault: Fault) -> Self {
-        Self(Some(fault))
-    }
-
     /// Whether this fault is in.
     pub fn has(self, fault: Fault) -> bool {
-        self.0 == Some(fault)
+        self == Self::Model(fault)
+    }
+
+    /// Every fault there is.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let model = Fault::ALL.iter().copied().map(Self::Model);
+        model.chain(EngineFault::ALL.iter().copied().map(Self::Engine))
+    }
+
+    /// Its name.
+    pub fn name(self) -> String {
+        match self {
+            Self::None => "none".to_owned(),
+            Self::Model(fault) => format!("{fault:?}"),
+            Self::Engine(fault) => format!("{fault:?}"),
+        }
+    }
+
+    /// Seeds the engine's part in this thread.
+    pub fn seed(self) {
+        #[cfg(feature = "faults")]
+        ratified_core::fault::seed(match self {
+            Self::Engine(fault) => Some(fault),
+            _ => None,
+        });
     }
 }

@@ -26,4 +26,5 @@ pub mod probes;
 pub mod rng;
 pub mod run;
 pub mod sink;
+pub mod switchboard;
 pub mod world;

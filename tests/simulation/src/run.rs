@@ -29,6 +29,7 @@ pub struct Outcome {
 
 /// Runs one seed.
 pub fn run(seed: u64, faults: Faults, verbose: bool) -> Outcome {
+    faults.seed();
     match catch_unwind(AssertUnwindSafe(|| run_seed(seed, faults, verbose))) {
         Ok(outcome) => outcome,
         Err(panic) => {

@@ -39,7 +39,7 @@ fn must_hold(all: &Campaign) {
 
 #[test]
 fn kept_seeds_hold() {
-    must_hold(&campaign(kept_seeds().into_iter(), Faults::NONE, threads()));
+    must_hold(&campaign(kept_seeds().into_iter(), Faults::None, threads()));
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn fresh_seeds_hold_and_take_every_rare_path() {
         now.as_secs() << 20
     });
     println!("{count} seeds from {base} (RATIFIED_SIM_SEEDS, RATIFIED_SIM_BASE)");
-    let all = campaign(base..base + count, Faults::NONE, threads());
+    let all = campaign(base..base + count, Faults::None, threads());
     println!("{} runs, {} events, {:.0} runs a minute", all.runs, all.events, all.runs_per_minute());
     must_hold(&all);
     // Fewer seeds may miss the rarest by chance.
@@ -62,15 +62,15 @@ fn fresh_seeds_hold_and_take_every_rare_path() {
 #[test]
 fn the_same_seed_gives_the_same_trace() {
     for seed in 0..50 {
-        let (first, second) = (run(seed, Faults::NONE, false), run(seed, Faults::NONE, false));
+        let (first, second) = (run(seed, Faults::None, false), run(seed, Faults::None, false));
         assert_eq!((first.hash, first.events), (second.hash, second.events), "seed {seed}");
     }
-    assert_ne!(run(1, Faults::NONE, false).hash, run(2, Faults::NONE, false).hash);
+    assert_ne!(run(1, Faults::None, false).hash, run(2, Faults::None, false).hash);
 }
 
 #[test]
 fn the_canary_dies() {
-    let all = campaign(0..500, Faults::only(Fault::SyncSkipped), threads());
+    let all = campaign(0..500, Faults::Model(Fault::SyncSkipped), threads());
     let (_, what) = all.failure.expect("a store whose sync reaches nothing must be noticed");
     assert!(what.contains("survives"), "{what}");
 }

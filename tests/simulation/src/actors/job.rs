@@ -280,14 +280,19 @@ fn launch(world: &Rc<World>, job: &Rc<Job>, restored: Option<&Checkpoint>) {
     job.state.borrow_mut().links = links;
 }
 
-/// Leaves an attempt: its workers are killed, or live on as zombies.
+/// Leaves an attempt: its workers are killed, told to close, or live on as zombies.
 fn abandon(world: &World, job: &Job, as_zombies: bool) {
     let links = std::mem::take(&mut job.state.borrow_mut().links);
     for link in links {
-        if as_zombies {
+        let closes = world.strikes(300);
+        if as_zombies || closes {
             job.state.borrow_mut().zombies.push(link.proc);
         } else {
             world.kill(link.proc);
+        }
+        if closes && !as_zombies {
+            link.inbox.borrow_mut().push_back(Command::Close);
+            world.wake(link.task);
         }
     }
 }

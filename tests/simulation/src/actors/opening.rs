@@ -49,7 +49,9 @@ async fn try_open(worker: &Rc<Worker>) -> Result<(), Turn> {
         if is_own {
             let mut state = worker.state.borrow_mut();
             state.epoch = answer.epoch;
-            state.newest = state.newest.max(answer.newest_txn_id).max(answer.evicted_through);
+            if !worker.world.mix.faults.has(Fault::IdsRestart) {
+                state.newest = state.newest.max(answer.newest_txn_id).max(answer.evicted_through);
+            }
         }
         opened.push((client, answer));
     }

@@ -148,7 +148,8 @@ async fn open(world: &Rc<World>, job: &SelfJob) -> Result<OpenAnswer, Stop> {
 
 /// Begins, writes some rows and flushes. Returns where the source stands then.
 async fn interval(world: &Rc<World>, job: &SelfJob, epoch: Epoch, id: TxnId, from: u64) -> Result<u64, Stop> {
-    let participants = vec![(&job.client).into()];
+    let absent = world.mix.faults.has(Fault::NotAParticipant);
+    let participants = if absent { Vec::new() } else { vec![(&job.client).into()] };
     let request = call(&job.client, id, begin(epoch, 300, false, participants));
     match world.insist(&request, Some(LIMIT_MS)).await {
         Ok(Answer::Txn(_, txn)) if txn.state == TxnState::Open => {}

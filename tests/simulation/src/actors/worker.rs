@@ -224,9 +224,9 @@ impl Worker {
         if let Some(id) = self.state.borrow().open {
             return Ok(id);
         }
-        let newest = if self.has(Fault::IdsRestart) { None } else { self.state.borrow().newest };
+        let newest = self.state.borrow().newest;
         let id = if self.has(Fault::IdsRestart) {
-            super::id_of(1 + self.state.borrow().newest.map_or(0, super::number_of))
+            super::id_of(1 + newest.map_or(0, super::number_of))
         } else {
             self.world.draw_id([newest])
         };
@@ -319,6 +319,12 @@ impl Worker {
 
     async fn close(&self) -> Result<(), Failure> {
         let open = self.state.borrow_mut().open.take();
+        if self.has(Fault::CloseAbortsPrepared) {
+            let pending = self.state.borrow().pending.clone();
+            for Pending { element, .. } in pending {
+                opening::abort_prepared(self, &element.client, element.txn_id).await?;
+            }
+        }
         if let Some(id) = open {
             let epoch = self.state.borrow().epoch;
             let _ = self.world.insist(&call(&self.client, id, super::abort(epoch)), Some(LIMIT_MS)).await;

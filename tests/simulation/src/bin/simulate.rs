@@ -33,11 +33,11 @@ struct Args {
 fn main() -> ExitCode {
     let args = Args::parse();
     if let Some(seed) = args.trace {
-        let outcome = run(seed, Faults::NONE, true);
+        let outcome = run(seed, Faults::None, true);
         println!("{} events, {:?}", outcome.events, outcome.violation);
         return if outcome.violation.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS };
     }
-    let all = campaign(args.base..args.base.saturating_add(args.seeds), Faults::NONE, args.threads);
+    let all = campaign(args.base..args.base.saturating_add(args.seeds), Faults::None, args.threads);
     println!("{} runs, {} events, {:.0} runs a minute", all.runs, all.events, all.runs_per_minute());
     if args.probes {
         Probe::ALL.iter().for_each(|probe| println!("{:>9} {probe:?}", all.probes.count(*probe)));

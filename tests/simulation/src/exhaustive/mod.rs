@@ -11,10 +11,14 @@ use ratified_core::{Input, Limits, Request, Sweep, TxnCall};
 use ratified_protocol::{
     AckRequest, ClientName, CommitRequest, Epoch, EpochRequest, Incarnation, OpenRequest, Outcome, TxnId,
 };
-use stateright::{Checker, Expectation, Model, Property};
+use stateright::{Checker, Expectation, HasDiscoveries, Model, Property};
 
-use crate::actors::{begin, call, client, commit, handle, id_of, participant, prepare};
 pub use state::State;
+
+use crate::{
+    actors::{begin, call, client, commit, handle, id_of, participant, prepare},
+    fault::Faults,
+};
 
 /// How long an OPEN transaction lives, in ticks of [`Action::Elapse`].
 pub const TIMEOUT_MS: u64 = 10;
@@ -26,6 +30,8 @@ pub struct Space {
     pub messages: Vec<Request>,
     /// The transactions they are about.
     pub ids: Vec<TxnId>,
+    /// A defect to find.
+    pub fault: Faults,
     /// How many steps may wait for the batch in flight.
     pub queue: u8,
     /// How often the coordinator crashes.
@@ -66,7 +72,7 @@ impl Space {
     pub fn search(self, threads: usize) -> Found {
         let sometimes: Vec<_> =
             self.properties().into_iter().filter(|p| matches!(p.expectation, Expectation::Sometimes)).collect();
-        let checker = self.checker().threads(threads).spawn_bfs().join();
+        let checker = self.checker().threads(threads).finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
         let mut found = Found { states: checker.unique_state_count(), broken: None, unreached: Vec::new() };
         let discoveries = checker.discoveries();
         for property in &sometimes {
@@ -102,7 +108,7 @@ impl Space {
             ack("p", Outcome::Aborted),
             ack("q", Outcome::Aborted),
         ];
-        Self { messages, ids: vec![id], queue: 2, crashes: 3, ticks: 3, evictions: 1 }
+        Self { messages, ids: vec![id], fault: Faults::None, queue: 2, crashes: 3, ticks: 3, evictions: 1 }
     }
 
     /// Two transactions of one client, committed straight from OPEN: their outcomes share batches and watermarks.
@@ -116,7 +122,13 @@ impl Space {
             messages.push(call(&owner(), id, TxnCall::Commit(request)));
             messages.push(call(&owner(), id, TxnCall::Abort(EpochRequest { epoch: Some(epoch) })));
         }
-        Self { messages, ids: ids.to_vec(), queue: 2, crashes: 3, ticks: 1, evictions: 1 }
+        Self { messages, ids: ids.to_vec(), fault: Faults::None, queue: 2, crashes: 3, ticks: 1, evictions: 1 }
+    }
+
+    /// A smaller one with this defect.
+    #[must_use]
+    pub fn with(self, fault: Faults) -> Self {
+        Self { fault, queue: 1, crashes: 1, ticks: 1, evictions: 1, ..self }
     }
 
     /// N = 0 and no retention: a sweep evicts whatever has ended.
@@ -151,6 +163,7 @@ impl Model for Space {
     type Action = Action;
 
     fn init_states(&self) -> Vec<State> {
+        self.fault.seed();
         vec![State::new(self)]
     }
 
@@ -185,6 +198,7 @@ impl Model for Space {
     }
 
     fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        self.fault.seed();
         let mut state = last.clone();
         match action {
             Action::Deliver(index) => state.deliver(self, index),

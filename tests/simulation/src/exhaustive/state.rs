@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     hash::{DefaultHasher, Hash, Hasher},
+    panic::{AssertUnwindSafe, catch_unwind},
 };
 
 use ratified_coordinator::store::codec;
@@ -228,8 +229,12 @@ impl State {
         let Some(engine) = &mut self.engine else { return };
         let mut effects = Vec::new();
         let revision = engine.revision();
-        engine.step(now, input, &mut effects);
+        let stepped = catch_unwind(AssertUnwindSafe(|| engine.step(now, input, &mut effects)));
         self.queued += u8::from(engine.revision() != revision);
+        if stepped.is_err() {
+            self.engine = None;
+            return self.wrong("the engine's own invariants hold", || "it panicked".to_owned());
+        }
         if let Err(what) = ratified_core::check_all(engine) {
             self.wrong("the engine's own invariants hold", || what);
         }

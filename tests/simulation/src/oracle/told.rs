@@ -2,7 +2,7 @@
 
 use ratified_core::{Answer, Key, Record, Request, Success, TxnCall};
 use ratified_protocol::{
-    ClientName, Code, EndReason, Epoch, OpenAnswer, Outcome, Payload, Problem, Txn, TxnId, TxnState,
+    ClientName, Code, EndReason, Epoch, Incarnation, OpenAnswer, Outcome, Payload, Problem, Txn, TxnId, TxnState,
 };
 
 use super::{Asked, Oracle, TxnKey, Verdict, causes, causes::Call, ensure};
@@ -15,7 +15,7 @@ enum Said<'a> {
     Outcome(TxnKey, Outcome, Option<EndReason>),
     NotFound(TxnKey),
     Expired(TxnKey),
-    Opened(&'a ClientName, &'a OpenAnswer),
+    Opened(&'a ClientName, &'a OpenAnswer, Incarnation),
     Fenced(&'a ClientName, &'a Problem, Option<Epoch>),
     EpochUnknown(&'a ClientName, Option<Epoch>),
     ClientUnknown(&'a ClientName),
@@ -111,10 +111,9 @@ impl Oracle {
                 fact.reason = fact.reason.or(*reason);
             }
             Said::Expired(key) => self.facts.entry(key.clone()).or_default().expired = true,
-            Said::Opened(client, answer) => {
-                let Request::Open { body, .. } = &asked.request else { return };
+            Said::Opened(client, answer, incarnation) => {
                 let fact = self.clients.entry((*client).clone()).or_default();
-                fact.epochs.insert(answer.epoch, body.incarnation);
+                fact.epochs.insert(answer.epoch, *incarnation);
                 fact.evicted_through = fact.evicted_through.max(answer.evicted_through);
             }
             _ => {}
@@ -182,8 +181,8 @@ fn statements<'a>(asked: &'a Asked, answer: &'a Answer) -> Vec<Said<'a>> {
     match answer {
         Answer::Txn(_, txn) => said.push(Said::Txn(txn)),
         Answer::Open(open) => {
-            let Some(client) = client else { return said };
-            said.push(Said::Opened(client, open));
+            let (Some(client), Request::Open { body, .. }) = (client, &asked.request) else { return said };
+            said.push(Said::Opened(client, open, body.incarnation));
             said.extend(open.unfinished.iter().map(Said::Txn));
             if let Some(last) = &open.last_committed {
                 let key = (client.clone(), last.txn_id);
@@ -318,16 +317,16 @@ fn expired_is_true(oracle: &Oracle, said: &Said<'_>) -> Verdict {
 }
 
 fn epoch_is_unique(oracle: &Oracle, said: &Said<'_>) -> Verdict {
-    let Said::Opened(client, answer) = said else { return Ok(()) };
+    let Said::Opened(client, answer, incarnation) = said else { return Ok(()) };
     let durable = oracle.durable_client(client);
     let is_durable = durable.is_some_and(|c| c.epoch >= answer.epoch);
     ensure(is_durable, || format!("{client} {} is not durable", answer.epoch))?;
     let Some(fact) = oracle.clients.get(*client) else { return Ok(()) };
     let newest = fact.epochs.keys().max();
     let holder = fact.epochs.get(&answer.epoch);
-    let record = durable.filter(|c| c.epoch == answer.epoch).and_then(|c| c.incarnations.last());
-    let same = holder.is_none() || record.is_none() || holder == record;
-    ensure(same, || format!("{client} {} was given to {holder:?}, now {record:?}", answer.epoch))?;
+    ensure(holder.is_none_or(|holder| holder == incarnation), || {
+        format!("{client} {} was given to {holder:?}, now {incarnation}", answer.epoch)
+    })?;
     let falls = newest.is_some_and(|n| *n > answer.epoch) && holder.is_none();
     ensure(!falls, || format!("{client} {} after {newest:?}", answer.epoch))?;
     let lower = answer.evicted_through < fact.evicted_through && holder.is_none();

@@ -1,0 +1,65 @@
+//! The proof that the rings are not blind: each seeded defect has to be found, within so many seeds.
+
+use crate::{
+    exhaustive::Space,
+    fault::Faults,
+    run::{Campaign, campaign},
+};
+
+/// What found a defect.
+#[derive(Debug, Default)]
+pub struct Finding {
+    /// How many seeds the simulation needed, and what it saw.
+    pub simulation: Option<(u64, String)>,
+    /// Which property the search saw broken, and after how many steps.
+    pub search: Option<(usize, String)>,
+}
+
+impl Finding {
+    /// The rings that found it.
+    pub fn rings(&self) -> String {
+        match (&self.simulation, &self.search) {
+            (Some(_), Some(_)) => "B, C".to_owned(),
+            (Some(_), None) => "B".to_owned(),
+            (None, Some(_)) => "C".to_owned(),
+            (None, None) => "none".to_owned(),
+        }
+    }
+}
+
+/// Looks for a defect with at most so many seeds, and with the search if it is one of the engine.
+pub fn find(fault: Faults, seeds: u64, threads: usize) -> Finding {
+    Finding { simulation: simulate(fault, seeds, threads), search: search(fault, threads) }
+}
+
+/// Looks for a defect with at most so many seeds.
+pub fn simulate(fault: Faults, seeds: u64, threads: usize) -> Option<(u64, String)> {
+    let all: Campaign = campaign(0..seeds, fault, threads);
+    all.failure.map(|(seed, what)| (seed + 1, what))
+}
+
+/// Looks for a defect of the engine in every order of everything, within small bounds.
+pub fn search(fault: Faults, threads: usize) -> Option<(usize, String)> {
+    if !matches!(fault, Faults::Engine(_)) {
+        return None;
+    }
+    [Space::prepared(), Space::two()].into_iter().find_map(|space| {
+        let (property, _, way) = space.with(fault).search(threads).broken?;
+        Some((way.len(), property))
+    })
+}
+
+/// The recorded bounds: a defect and the seeds within which it is found, one a line.
+///
+/// # Panics
+/// A line is not of that form.
+pub fn recorded() -> Vec<(String, u64)> {
+    let lines = include_str!("../faults.txt").lines().map(str::trim);
+    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines
+        .map(|line| {
+            let (name, seeds) = line.split_once(' ').unwrap();
+            (name.to_owned(), seeds.trim().parse().unwrap())
+        })
+        .collect()
+}
