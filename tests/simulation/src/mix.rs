@@ -52,6 +52,10 @@ pub struct Mix {
     pub strangers: u64,
     /// Resources that pull decisions.
     pub participants: u64,
+    /// A job's attempt is cancelled and started again, at each look of its engine.
+    pub restarts: u64,
+    /// The sink refuses a write or a flush.
+    pub sink_failure: u64,
     /// Operators resolve, retire and forget.
     pub operator: bool,
     /// Jobs are restored from older checkpoints.
@@ -94,6 +98,8 @@ impl Mix {
             self_jobs: *rng.pick(&[0, 0, 1, 2]),
             strangers: *rng.pick(&[0, 0, 1, 2, 3]),
             participants: *rng.pick(&[0, 1, 2]),
+            restarts: level(rng, &[0, 0, 5, 30]),
+            sink_failure: level(rng, &[0, 4, 4, 30]),
             operator: rng.permille(400),
             rewinds: rng.permille(300),
             prepared_timeouts: rng.permille(100),

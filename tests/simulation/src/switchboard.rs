@@ -49,17 +49,28 @@ pub fn search(fault: Faults, threads: usize) -> Option<(usize, String)> {
     })
 }
 
-/// The recorded bounds: a defect and the seeds within which it is found, one a line.
+/// What is on record about a defect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recorded {
+    /// Its name.
+    pub name: String,
+    /// Whether the search finds it, too.
+    pub by_search: bool,
+    /// The seeds within which the simulation finds it.
+    pub seeds: u64,
+}
+
+/// The record, one defect a line.
 ///
 /// # Panics
-/// A line is not of that form.
-pub fn recorded() -> Vec<(String, u64)> {
+/// A line is not of the form `name rings seeds`.
+pub fn recorded() -> Vec<Recorded> {
     let lines = include_str!("../faults.txt").lines().map(str::trim);
     let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines
         .map(|line| {
-            let (name, seeds) = line.split_once(' ').unwrap();
-            (name.to_owned(), seeds.trim().parse().unwrap())
+            let [name, rings, seeds] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+            Recorded { name: name.to_owned(), by_search: rings.contains('C'), seeds: seeds.parse().unwrap() }
         })
         .collect()
 }

@@ -120,6 +120,14 @@ impl World {
         jobs && cast.self_jobs.iter().all(|job| job.has_ended())
     }
 
+    /// Nothing is left by the jobs that are done.
+    ///
+    /// # Errors
+    /// What is.
+    pub fn left_overs(&self) -> Verdict {
+        self.cast.borrow().jobs.iter().try_for_each(|job| job::left_overs(self, job))
+    }
+
     /// Clients of jobs that have ended, whatever became of them: their sinks will not answer any more.
     pub fn ended_clients(&self) -> Vec<String> {
         let cast = self.cast.borrow();

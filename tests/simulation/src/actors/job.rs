@@ -116,6 +116,8 @@ pub struct State {
     pub links: Vec<Link>,
     /// Workers of earlier ones that may live on.
     pub zombies: Vec<ProcId>,
+    /// Whether any attempt lived on after it was given up.
+    pub had_zombies: bool,
     /// Whether it was ever restored from anything but the newest checkpoint.
     pub rewound: bool,
     reports: VecDeque<(u64, u64, Report)>,
@@ -135,6 +137,7 @@ impl Job {
             attempt: 0,
             links: Vec::new(),
             zombies: Vec::new(),
+            had_zombies: false,
             rewound: false,
             reports: VecDeque::new(),
             next_checkpoint: 1,
@@ -283,8 +286,9 @@ fn launch(world: &Rc<World>, job: &Rc<Job>, restored: Option<&Checkpoint>) {
 /// Leaves an attempt: its workers are killed, told to close, or live on as zombies.
 fn abandon(world: &World, job: &Job, as_zombies: bool) {
     let links = std::mem::take(&mut job.state.borrow_mut().links);
+    job.state.borrow_mut().had_zombies |= as_zombies;
     for link in links {
-        let closes = world.strikes(300);
+        let closes = world.strikes(500);
         if as_zombies || closes {
             job.state.borrow_mut().zombies.push(link.proc);
         } else {
@@ -364,7 +368,7 @@ async fn attempt(world: &Rc<World>, job: &Rc<Job>, rewind_to: Option<Option<u64>
             return End::Done;
         }
         let dead = job.state.borrow().links.iter().any(|link| !world.kernel.borrow().is_alive(link.proc));
-        if dead || (opened < workers && world.now() > give_up) {
+        if dead || (opened < workers && world.now() > give_up) || world.strikes(world.mix.restarts) {
             return End::Failed(None);
         }
         if pending.as_ref().is_some_and(|p| p.parts.len() == workers) {
@@ -449,6 +453,21 @@ fn notify(world: &Rc<World>, job: &Rc<Job>, command: Command) {
                 w.wake(to.task);
             });
         }
+    }
+}
+
+/// Every left-over of a larger past has one owner: a job that is done leaves nothing that its sink has not applied.
+///
+/// # Errors
+/// What it left.
+pub fn left_overs(world: &World, job: &Job) -> Result<(), String> {
+    let state = job.state.borrow();
+    if state.status != Status::Done || state.had_zombies {
+        return Ok(());
+    }
+    match world.oracle.borrow().unapplied(&job.sink) {
+        Some((client, id)) => Err(format!("every left-over has an owner: {client}/{id}")),
+        None => Ok(()),
     }
 }
 

@@ -79,6 +79,7 @@ pub fn start_healer(world: &Rc<World>, gone: Vec<String>) {
             let _ = w.insist(&back, None).await;
             w.sleep(200).await;
         }
+        w.check(w.left_overs());
         retire(&w, w.ended_clients()).await;
         loop {
             resolve_all(&w).await;

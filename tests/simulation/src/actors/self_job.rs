@@ -159,7 +159,7 @@ async fn interval(world: &Rc<World>, job: &SelfJob, epoch: Epoch, id: TxnId, fro
     for index in from..to {
         let pause = world.draw(|rng| rng.between(0, 10));
         world.sleep(pause).await;
-        if world.strikes(4) {
+        if world.strikes(world.mix.sink_failure) {
             return Err(Stop::Restart);
         }
         let row = Row { job: 100 + job.number, partition: 0, index };

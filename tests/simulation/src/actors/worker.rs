@@ -207,7 +207,7 @@ impl Worker {
             return Ok(());
         };
         let id = self.begun().await?;
-        if self.world.strikes(4) {
+        if self.world.strikes(self.world.mix.sink_failure) {
             return Err(Failure::Sink);
         }
         let key = (self.client.clone(), id);
@@ -274,7 +274,7 @@ impl Worker {
     }
 
     async fn prepare(&self, checkpoint: u64, id: TxnId) -> Result<(), Failure> {
-        if self.world.strikes(if self.has(Fault::PreCommitErrorNotSticky) { 60 } else { 6 }) {
+        if self.world.strikes(self.world.mix.sink_failure) {
             return Err(Failure::Sink);
         }
         let epoch = self.state.borrow().epoch;

@@ -25,6 +25,9 @@ struct Args {
     /// Run this seed alone and print its trace.
     #[arg(long)]
     trace: Option<u64>,
+    /// Seed this defect; those of the engine need the feature `faults`.
+    #[arg(long, default_value = "")]
+    fault: String,
     /// Print every probe.
     #[arg(long)]
     probes: bool,
@@ -32,12 +35,13 @@ struct Args {
 
 fn main() -> ExitCode {
     let args = Args::parse();
+    let faults = Faults::all().find(|fault| fault.name() == args.fault).unwrap_or_default();
     if let Some(seed) = args.trace {
-        let outcome = run(seed, Faults::None, true);
+        let outcome = run(seed, faults, true);
         println!("{} events, {:?}", outcome.events, outcome.violation);
         return if outcome.violation.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS };
     }
-    let all = campaign(args.base..args.base.saturating_add(args.seeds), Faults::None, args.threads);
+    let all = campaign(args.base..args.base.saturating_add(args.seeds), faults, args.threads);
     println!("{} runs, {} events, {:.0} runs a minute", all.runs, all.events, all.runs_per_minute());
     if args.probes {
         Probe::ALL.iter().for_each(|probe| println!("{:>9} {probe:?}", all.probes.count(*probe)));

@@ -107,6 +107,8 @@ pub struct Oracle {
     memory: BTreeMap<Key, Record>,
     durable: BTreeMap<Key, Record>,
     written: Option<Vec<(Key, Option<Record>)>>,
+    /// What the disk holds once the batch in flight is durable.
+    ahead: BTreeMap<Key, Record>,
     keys: BTreeMap<Vec<u8>, Key>,
     facts: BTreeMap<TxnKey, Fact>,
     clients: BTreeMap<ClientName, ClientFact>,
@@ -128,6 +130,7 @@ impl Oracle {
             memory: BTreeMap::new(),
             durable: BTreeMap::new(),
             written: None,
+            ahead: BTreeMap::new(),
             keys: BTreeMap::new(),
             facts: BTreeMap::new(),
             clients: BTreeMap::new(),
@@ -332,6 +335,15 @@ impl Oracle {
             Record::Transaction(client, id, header) => Some((client, *id, header)),
             _ => None,
         })
+    }
+
+    /// A transaction of a sink that the sink has not applied to the end.
+    pub fn unapplied(&self, sink: &str) -> Option<TxnKey> {
+        let unapplied = self.live().filter(|(client, ..)| is_of(client, sink)).find(|(client, id, header)| {
+            let own = Key::Ack((*client).clone(), *id, ParticipantName::from(*client));
+            header.state != TxnState::Open && !self.memory.contains_key(&own)
+        });
+        unapplied.map(|(client, id, _)| (client.clone(), id))
     }
 
     /// What was told about a transaction.
