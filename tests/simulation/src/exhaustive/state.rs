@@ -1,61 +1,22 @@
 //! Where the search stands: an engine or none, what is durable, what is in flight, and what everybody was told.
 
+mod canonical;
+mod told;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
-    hash::{DefaultHasher, Hash, Hasher},
+    hash::{Hash, Hasher},
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-use ratified_coordinator::store::codec;
 use ratified_core::{
-    Answer, Effect, Engine, Input, Key, Now, Record, Recovery, Request, Revision, Ticket, TxnCall, Uptime, Write,
+    Effect, Engine, Input, Key, Now, Record, Recovery, Request, Revision, Ticket, TxnCall, Uptime, Write,
 };
-use ratified_protocol::{Code, Epoch, Outcome, ParticipantName, TxnId, TxnState};
+use ratified_protocol::{Epoch, Outcome, ParticipantName, TxnId, TxnState};
 
+use self::told::{Held, held_of};
+pub use self::told::{Level, Told};
 use super::{Space, TIMEOUT_MS, owner};
-
-/// Something that was told to somebody.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Told {
-    /// It began.
-    Began(TxnId),
-    /// It is prepared.
-    Prepared(TxnId),
-    /// Its outcome.
-    Outcome(TxnId, Outcome),
-    /// It has ended, with this outcome.
-    Terminal(TxnId, Outcome),
-    /// It never began.
-    NotFound(TxnId),
-    /// It is no longer known.
-    Expired(TxnId),
-    /// Who was given which epoch.
-    Opened(u128, Epoch),
-    /// Somebody was fenced.
-    Fenced,
-}
-
-/// How much was told about a transaction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Level {
-    /// That it began.
-    Began,
-    /// Its outcome.
-    Outcome(Outcome),
-    /// That it has ended.
-    Terminal(Outcome),
-    /// That it is no longer known, after its end or before.
-    Expired,
-    /// Both outcomes.
-    Torn,
-}
-
-#[derive(Debug, Clone, Default, PartialEq)]
-struct Held {
-    /// In order: what is told once the batch is synced.
-    told: Vec<Told>,
-    heard: Vec<(ParticipantName, TxnId, Outcome)>,
-}
 
 #[derive(Debug, Clone, PartialEq)]
 struct Flight {
@@ -427,128 +388,5 @@ impl State {
     pub fn elapse(&mut self) {
         self.ticks -= 1;
         self.now_ms += TIMEOUT_MS + 1;
-    }
-
-    /// Brings the canonical form up to date.
-    pub fn settle(&mut self) {
-        let form = self.canonical_form();
-        let hash = |salt: u8| {
-            let mut hasher = DefaultHasher::new();
-            (salt, &form).hash(&mut hasher);
-            hasher.finish()
-        };
-        self.canonical = [hash(0), hash(1)];
-    }
-
-    /// All that can make a difference later: stamps cannot, but for the deadline.
-    fn canonical_form(&self) -> Vec<u8> {
-        let mut form = Vec::with_capacity(512);
-        if let Some(engine) = &self.engine {
-            engine.records().into_iter().for_each(|record| push(&mut form, Write::Put(unstamped(record))));
-            form.push(0xfe);
-            engine.touched().for_each(|key| form.extend(codec::encode_key(key)));
-            let deadline = engine.next_deadline().map(|d| d.as_millis() > self.now_ms);
-            form.extend([0xfe, deadline.map_or(2, u8::from)]);
-        }
-        form.push(0xff);
-        self.durable.values().for_each(|record| push(&mut form, Write::Put(unstamped(record.clone()))));
-        form.push(0xff);
-        self.held.push(&mut form);
-        if let Some(flight) = &self.flight {
-            for write in &flight.writes {
-                let write = match write {
-                    Write::Put(record) => Write::Put(unstamped(record.clone())),
-                    delete @ Write::Delete(_) => delete.clone(),
-                };
-                push(&mut form, write);
-            }
-            flight.held.push(&mut form);
-        }
-        form.extend([0xff, self.crashes, self.ticks, self.evictions, u8::from(self.wrong.is_some())]);
-        form.extend(format!("{:?}{:?}{:?}", self.told, self.epochs, self.heard).into_bytes());
-        form
-    }
-}
-
-fn push(form: &mut Vec<u8>, write: Write) {
-    let change = codec::encode_write(&write).unwrap();
-    form.extend(change.key);
-    form.push(0xfd);
-    form.extend(change.value.unwrap_or_default());
-}
-
-fn unstamped(mut record: Record) -> Record {
-    let zero = Uptime::default();
-    match &mut record {
-        Record::Client(_, client) => client.written = zero,
-        Record::Transaction(_, _, header) => {
-            header.begun = zero;
-            header.prepared = header.prepared.map(|_| zero);
-        }
-        Record::Outcome(_, _, outcome) => outcome.ended = zero,
-        _ => {}
-    }
-    record
-}
-
-impl Level {
-    const fn outcome(self) -> Option<Outcome> {
-        match self {
-            Self::Outcome(outcome) | Self::Terminal(outcome) => Some(outcome),
-            _ => None,
-        }
-    }
-}
-
-impl Held {
-    fn extend(&mut self, other: Self) {
-        // Told again is told.
-        self.told.extend(other.told);
-        self.told.sort_unstable();
-        self.told.dedup();
-        self.heard.extend(other.heard);
-        self.heard.sort_unstable();
-        self.heard.dedup();
-    }
-
-    fn push(&self, form: &mut Vec<u8>) {
-        form.extend(format!("{:?}{:?}", self.told, self.heard).into_bytes());
-    }
-}
-
-fn held_of(request: Option<&Request>, answer: Answer) -> Held {
-    let mut held = Held::default();
-    match (request, answer) {
-        (Some(Request::Open { body, .. }), Answer::Open(open)) => {
-            held.told.push(Told::Opened(body.incarnation.as_uuid().as_u128(), open.epoch));
-        }
-        (_, Answer::Txn(_, txn)) => held.told.extend(about(&txn)),
-        (Some(Request::Decisions { participant, .. }), Answer::Decisions(answer)) => {
-            held.heard.extend(answer.decisions.into_iter().map(|d| (participant.clone(), d.txn_id, d.outcome)));
-        }
-        (Some(Request::Txn { txn_id, .. }), Answer::Problem(problem)) => {
-            held.told.extend(problem.txn.as_deref().into_iter().flat_map(about));
-            match problem.code {
-                Code::TxnNotFound => held.told.push(Told::NotFound(*txn_id)),
-                Code::OutcomeExpired | Code::TxnIdTooOld => held.told.push(Told::Expired(*txn_id)),
-                Code::Fenced => held.told.push(Told::Fenced),
-                _ => {}
-            }
-        }
-        _ => {}
-    }
-    held
-}
-
-fn about(txn: &ratified_protocol::Txn) -> Vec<Told> {
-    let id = txn.txn_id;
-    match (txn.state, txn.state.outcome()) {
-        (TxnState::Open, _) => vec![Told::Began(id)],
-        (TxnState::Prepared, _) => vec![Told::Began(id), Told::Prepared(id)],
-        (state, Some(outcome)) if state.is_terminal() => {
-            vec![Told::Began(id), Told::Outcome(id, outcome), Told::Terminal(id, outcome)]
-        }
-        (_, Some(outcome)) => vec![Told::Began(id), Told::Outcome(id, outcome)],
-        _ => Vec::new(),
     }
 }
