@@ -19,6 +19,10 @@ faults! {
     SyncSkipped,
     /// The store double: a load that does not rewrite what was never synced.
     LoadNotRewritten,
+    /// The writer: tells the pipeline that a batch is synced as soon as it is written.
+    ReleasedBeforeSync,
+    /// The writer: goes on after a failed sync as if it had succeeded.
+    FailedSyncIgnored,
     /// The client: acknowledges before its sink has committed.
     AckBeforeSinkCommit,
     /// The client: a completed checkpoint commits what later ones prepared, too.

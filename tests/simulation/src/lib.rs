@@ -4,7 +4,20 @@
 //! group commit on a disk, a clock and a network that fail, with clients that follow the SDK's rules, zombies of them,
 //! operators, and strangers that follow none; an [`oracle`] outside checks every change, every batch and every answer.
 //!
-//! Same seed, same run: a failing seed is kept in `seeds.txt` and run first from then on.
+//! The exhaustive search ([`exhaustive`]) takes the same core through every order of everything, for one and two
+//! transactions. The [`switchboard`] proves that neither is blind: it seeds defects, and each must be found.
+//!
+//! ```text
+//! cargo test -p ratified-simulation                                        kept seeds, 20,000 fresh ones, the search
+//! RATIFIED_SIM_SEEDS=200000 cargo test -p ratified-simulation --test ring_b
+//! cargo run -p ratified-simulation --bin simulate -- --trace 42            one seed with its trace
+//! cargo test -p ratified-simulation --features faults --test switchboard   every seeded defect is found
+//! cargo run -p ratified-simulation --features faults --bin switchboard     the same as a table
+//! ```
+//!
+//! Same seed, same run: a failing seed is kept in `seeds.txt` and run first from then on. The packages that a run
+//! spends its time in are optimised in the development profile, rather than run as a release, so that assertions and
+//! overflow checks stay on and the rest of the workspace is built once.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -21,6 +21,7 @@ use ratified_protocol::{Code, Problem, WallTime};
 use uuid::Uuid;
 
 use crate::{
+    fault::Fault,
     kernel::{Envelope, Event, Reply, Token},
     oracle::{Asked, Marks},
     probes::Probe,
@@ -98,12 +99,10 @@ pub enum Down {
 }
 
 impl Up {
-    /// Whether nothing is queued, staged, in flight or parked.
-    pub fn is_quiet(&self) -> bool {
-        self.inbox.is_empty()
-            && self.pipeline.staged_steps() == 0
-            && !self.pipeline.is_in_flight()
-            && self.asked.is_empty()
+    /// A request that has waited this long, although no wait is that long.
+    pub fn forgotten_request(&self, millis: u64) -> Option<&Request> {
+        let overdue = |asked: &&Asked| self.uptime().millis_since(asked.now.uptime) > millis;
+        self.asked.values().map(|(_, asked)| asked).find(overdue).map(|asked| &asked.request)
     }
 
     /// The coordinator's own time.
@@ -292,6 +291,9 @@ impl World {
             return Err(Down::Storage);
         }
         self.crash_point()?;
+        if self.mix.faults.has(Fault::ReleasedBeforeSync) {
+            up.pipeline.synced();
+        }
         let number = self.kernel.borrow_mut().unique();
         up.syncing = Some(number);
         let sync_ms = self.draw(|rng| rng.between(1, self.mix.sync_ms));
@@ -322,7 +324,7 @@ impl World {
 
     fn finish_sync(&self, up: &mut Up) -> Result<(), Down> {
         up.syncing = None;
-        if self.disk.clone().sync().is_err() {
+        if self.disk.clone().sync().is_err() && !self.mix.faults.has(Fault::FailedSyncIgnored) {
             self.hit(Probe::C18SyncFailed);
             return Err(Down::Storage);
         }

@@ -145,6 +145,9 @@ impl World {
         cast.self_jobs.iter().try_for_each(|job| self_job::finale(self, job))?;
         let node = self.node.borrow();
         let up = node.up.as_ref().ok_or("the coordinator is not up")?;
+        if let Some(request) = up.forgotten_request(1000) {
+            return Err(format!("queues drain: {request:?} was never answered"));
+        }
         let stuck = self.mix.stuck_participant.then(|| super::participant("p1"));
         self.oracle.borrow().finale(up.uptime(), &self.mix.periods, stuck.as_ref())
     }
