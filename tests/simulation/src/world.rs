@@ -191,6 +191,8 @@ impl World {
     /// Whether everything has ended that can.
     pub fn has_converged(&self) -> bool {
         let stuck = self.mix.stuck_participant.then(|| crate::actors::participant("p1"));
-        self.jobs_ended() && self.node.borrow().up.is_some() && self.oracle.borrow().has_converged(stuck.as_ref())
+        let node = self.node.borrow();
+        let drained = node.up.as_ref().is_some_and(|up| up.forgotten_request(1000).is_none());
+        drained && self.jobs_ended() && self.oracle.borrow().has_converged(stuck.as_ref())
     }
 }
