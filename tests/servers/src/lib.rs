@@ -1,0 +1,17 @@
+//! Real servers for the tests, one module per server. Each is started in a temporary directory, on a free port of the
+//! loopback interface, and is gone when its value is dropped.
+//!
+//! Calls block for as long as a server needs to start or to end: in an asynchronous test, use several threads.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "test harness: a failure here is a failed test"
+)]
+
+pub mod cutter;
+pub mod postgres;
+pub mod process;
+
+pub use self::{cutter::Cutter, postgres::Postgres};
