@@ -19,7 +19,7 @@ mod report;
 mod scene;
 mod stage;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::error::Error;
 

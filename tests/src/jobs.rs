@@ -16,7 +16,7 @@ use crate::poll;
 pub struct JobSpec {
     /// The `job` program.
     pub program: PathBuf,
-    /// `split` or `engine`.
+    /// `split`, `engine` or `composite`.
     pub driver: &'static str,
     /// Where the coordinator, or a proxy before it, is.
     pub url: String,

@@ -1,5 +1,6 @@
 //! A pipeline whose output can be checked to the record: numbers in, two files per transaction out.
 
+mod composite;
 mod engine;
 mod source;
 
@@ -11,13 +12,14 @@ use std::{
 };
 
 use ratified::{
-    Cause, ClientName, ClientOptions, CoordinatorClient, Point, RetryDelays, SinkBuilder, SinkName,
+    Cause, ClientName, ClientOptions, CoordinatorClient, Point, RetryDelays, SinkBuilder, SinkName, TwoPhaseSink,
     job::{Job, JobError, JobReport},
     pending::FileStore,
     sinks::file::{FileSink, FileStep, TargetName, read_target},
 };
 use serde::{Deserialize, Serialize};
 
+pub use composite::{check_both, copy_of, run_composite};
 pub use engine::{Engine, EngineError, run_engine};
 pub use source::Numbers;
 
@@ -84,16 +86,24 @@ impl Plan {
     /// # Panics
     /// When the plan is nonsense.
     pub fn builder(&self) -> SinkBuilder<FileSink<Row>> {
+        self.builder_of(self.files(&self.out(), ""))
+    }
+
+    /// Two files per transaction in a directory. The steps it takes are told with this prefix.
+    fn files(&self, root: &Path, prefix: &'static str) -> FileSink<Row> {
         let (even, odd) = targets();
         let watch = self.places.clone();
-        let sink = FileSink::json_lines(self.out(), even.clone())
+        FileSink::json_lines(root, even.clone())
             .route(move |row: &Row| if row.n.is_multiple_of(2) { even.clone() } else { odd.clone() })
             .on_step(move |step| {
-                watch(&name_of_step(step));
+                watch(&format!("{prefix}{}", name_of_step(step)));
                 Ok(())
             })
             .build()
-            .unwrap();
+            .unwrap()
+    }
+
+    fn builder_of<S: TwoPhaseSink>(&self, sink: S) -> SinkBuilder<S> {
         let places = self.places.clone();
         SinkBuilder::new(sink, self.client())
             .pending(FileStore::new(&self.pending))
@@ -123,12 +133,19 @@ impl Plan {
 /// # Errors
 /// What the job says.
 pub async fn run_split(plan: &Plan) -> Result<JobReport<u64>, JobError> {
+    run_job(plan, plan.builder()).await
+}
+
+async fn run_job<S>(plan: &Plan, sink: SinkBuilder<S>) -> Result<JobReport<u64>, JobError>
+where
+    S: TwoPhaseSink<Record = Row>,
+{
     let transform = |n: u64, emit: &mut Vec<Row>| {
         emit.push(Row { n });
         Ok::<_, Cause>(())
     };
     let batch = usize::try_from(plan.per_txn).unwrap_or(usize::MAX);
-    Job::new(plan.client_name(), Numbers::below(plan.records), transform, plan.builder())
+    Job::new(plan.client_name(), Numbers::below(plan.records), transform, sink)
         .checkpoint_records(plan.per_txn)
         .batch_records(batch)
         .run()

@@ -1,3 +1,4 @@
 //! Sinks that come with the SDK.
 
+pub mod composite;
 pub mod file;

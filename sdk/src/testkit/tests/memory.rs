@@ -17,7 +17,7 @@ use crate::{
 
 /// One way in which the sink breaks the contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
     StagedIsVisible,
     CommitLosesARecord,
     EmptyIsRejected,
@@ -58,7 +58,7 @@ struct Staged {
 }
 
 #[derive(Default)]
-pub(super) struct World {
+pub(crate) struct World {
     staged: BTreeMap<Key, Staged>,
     committed: Vec<(Key, Vec<u64>)>,
     broken: bool,
@@ -71,9 +71,9 @@ fn lock(world: &Shared) -> MutexGuard<'_, World> {
 }
 
 /// Makes the sink with a fault, or without.
-pub(super) struct Harness {
-    pub(super) fault: Option<Fault>,
-    pub(super) breakable: bool,
+pub(crate) struct Harness {
+    pub(crate) fault: Option<Fault>,
+    pub(crate) breakable: bool,
 }
 
 #[async_trait]
@@ -117,7 +117,7 @@ impl SinkHarness for Harness {
 }
 
 #[derive(Clone)]
-pub(super) struct Memory {
+pub(crate) struct Memory {
     world: Shared,
     staging: Shared,
     fault: Option<Fault>,
@@ -136,7 +136,7 @@ impl Memory {
 
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(into = "Wire", from = "Wire")]
-pub(super) struct Handle {
+pub(crate) struct Handle {
     records: Option<usize>,
     padding: String,
     lossy: bool,

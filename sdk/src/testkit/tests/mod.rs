@@ -1,6 +1,6 @@
 //! The checks must be able to fail: each is shown a sink that is broken in just its way.
 
-mod memory;
+pub(crate) mod memory;
 
 use std::collections::BTreeSet;
 
