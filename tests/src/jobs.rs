@@ -9,7 +9,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::poll;
+use crate::{poll, tally};
 
 /// How a job is run; the program and the directory stay the same over its restarts.
 #[derive(Debug, Clone)]
@@ -91,7 +91,11 @@ impl JobProcess {
     /// When it does not end, or ends in a way that is none of [`Ended`].
     pub async fn wait(&mut self) -> Ended {
         let status = poll::until_some("the job to end", || self.child.try_wait().unwrap()).await;
-        ended(status).unwrap_or_else(|| panic!("the job ended with {status}\n{}", self.log()))
+        let ended = ended(status).unwrap_or_else(|| panic!("the job ended with {status}\n{}", self.log()));
+        if ended == Ended::Killed {
+            tally::fault("SIGKILL job");
+        }
+        ended
     }
 
     /// Its process id.
@@ -120,6 +124,7 @@ impl JobProcess {
             text.rsplit_once(") ")?.1.starts_with('T').then_some(())
         })
         .await;
+        tally::fault("SIGSTOP job");
     }
 
     /// Sends it a signal.

@@ -21,3 +21,4 @@ pub mod proxy;
 pub mod raw;
 pub mod session;
 pub mod shape;
+pub mod tally;

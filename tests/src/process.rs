@@ -3,6 +3,7 @@
 use std::{
     fs::{self, File},
     net::SocketAddr,
+    os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::{Arc, Mutex},
@@ -12,7 +13,7 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::{binary, config::Config, poll, raw::Raw};
+use crate::{binary, config::Config, poll, raw::Raw, tally};
 
 /// Where a coordinator can be reached at the moment; shared by all who want to follow it over restarts.
 #[derive(Debug, Clone, Default)]
@@ -178,11 +179,13 @@ impl Ratifyd {
     /// Kills it as a power cut does to a process: SIGKILL.
     ///
     /// # Panics
-    /// When it does not run.
+    /// When it does not run, or has ended by itself.
     pub fn kill(&mut self) {
         let mut child = self.child.take().expect("ratifyd runs");
         child.kill().unwrap();
-        child.wait().unwrap();
+        let status = child.wait().unwrap();
+        assert_eq!(status.signal(), Some(Signal::KILL.as_raw()), "it had ended before it was killed: {status}");
+        tally::fault("SIGKILL coordinator");
         self.address.set(None);
     }
 
@@ -241,6 +244,9 @@ impl Ratifyd {
     pub fn signal(&self, signal: Signal) {
         let child = self.child.as_ref().expect("ratifyd runs");
         kill_process(Pid::from_child(child), signal).unwrap();
+        if signal == Signal::STOP {
+            tally::fault("SIGSTOP coordinator");
+        }
     }
 
     /// What it wrote to stderr so far.

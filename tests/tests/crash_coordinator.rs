@@ -12,6 +12,7 @@ use ratified_tests::{
     load::{Load, Mix},
     process::{Ratifyd, run_to_end},
     session::Session,
+    tally,
 };
 use rustix::process::Signal;
 use serde_json::json;
@@ -23,7 +24,7 @@ fn from_environment(name: &str, default: u64) -> u64 {
 /// Kills the coordinator so many times under load; some of the kills lie in the recovery from the one before.
 async fn survive(what: &str, config: Config, keep: Option<usize>, default_seed: u64) {
     let (kills, seed) = (from_environment("TEST_KILLS", 60), from_environment("TEST_SEED", default_seed));
-    println!("{what}: {kills} kills, seed {seed}");
+    tally::seed(&format!("kills of the coordinator, {what}"), seed);
     let mut rng = StdRng::seed_from_u64(seed);
     let mut ratifyd = Ratifyd::start(config).await;
     let mix = Mix { seed, clients: 4, contested: 1, keep };

@@ -15,6 +15,7 @@ use ratified_tests::{
     poll,
     process::Ratifyd,
     proxy::{Proxy, pass},
+    tally,
 };
 use rustix::process::Signal;
 use serde_json::json;
@@ -165,6 +166,7 @@ fn visible_files(job: &JobSpec) -> usize {
 
 async fn die_at_random(driver: &'static str, default_seed: u64) {
     let (runs, first) = (from_environment("TEST_SEEDS", 12), from_environment("TEST_SEED", default_seed));
+    tally::seed(&format!("kills of {driver} jobs, {runs} runs"), first);
     let mut site = Site::new().await;
     let (mut job_kills, mut coordinator_kills) = (0, 0);
     for seed in first..first + runs {

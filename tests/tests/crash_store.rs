@@ -15,6 +15,7 @@ use ratified_tests::{
     config::Config,
     load::{Load, Mix},
     process::{Ratifyd, copy_dir},
+    tally,
 };
 
 fn from_environment(name: &str, default: u64) -> u64 {
@@ -58,7 +59,9 @@ async fn a_damaged_store_is_refused_or_answers_as_before_and_never_panics() {
     assert_eq!(ratifyd.terminate().await.code(), Some(0));
     let backup = tempfile::tempdir().unwrap();
     copy_dir(&ratifyd.data_dir(), backup.path());
-    let (mut rng, mut refused, mut served) = (StdRng::seed_from_u64(from_environment("TEST_SEED", 7)), 0, 0);
+    let seed = from_environment("TEST_SEED", 7);
+    tally::seed("flipped bits", seed);
+    let (mut rng, mut refused, mut served) = (StdRng::seed_from_u64(seed), 0, 0);
     let mut wrong = Vec::new();
     for _ in 0..from_environment("TEST_FLIPS", 60) {
         ratifyd.restore(backup.path());

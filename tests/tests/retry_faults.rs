@@ -7,6 +7,7 @@ use ratified_tests::{
     pipeline::{Plan, check_exactly_once, run_engine, run_split},
     process::Ratifyd,
     proxy::{Fault, Policy, Proxy, only, seeded},
+    tally,
 };
 use serde_json::json;
 
@@ -77,7 +78,7 @@ async fn any_mixture_of_faults_is_survived() {
     let mut injected = std::collections::BTreeMap::<Fault, u64>::new();
     for seed in 1..=12 {
         let driver = if seed % 2 == 0 { Driver::Split } else { Driver::Engine };
-        println!("seed {seed}, {driver:?}");
+        tally::seed(&format!("mixed network faults, {driver:?}"), seed);
         let proxy = run(driver, seeded(seed, 35)).await;
         for (fault, count) in proxy.injected() {
             *injected.entry(fault).or_default() += count;
