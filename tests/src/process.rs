@@ -176,6 +176,14 @@ impl Ratifyd {
         self.dir.path().join("data")
     }
 
+    /// The process.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().expect("it runs").id()
+    }
+
     /// Kills it as a power cut does to a process: SIGKILL.
     ///
     /// # Panics
@@ -252,6 +260,15 @@ impl Ratifyd {
     /// What it wrote to stderr so far.
     pub fn log(&self) -> String {
         fs::read_to_string(self.log_file()).unwrap_or_default()
+    }
+
+    /// Waits until this stands in its log: an answer may be there before the line about it.
+    ///
+    /// # Panics
+    /// When it does not come.
+    pub async fn until_logged(&self, text: &str) {
+        poll::until_some(&format!("the log of ratifyd to say {text:?}"), || self.log().contains(text).then_some(()))
+            .await;
     }
 
     fn assert_runs(&mut self) {

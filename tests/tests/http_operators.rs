@@ -25,7 +25,7 @@ async fn an_operator_decides_without_epoch_and_the_reason_says_so() {
     assert_eq!(in_short(&c.resolve(3, "ABORT").await), "200 ABORTED");
     let refused = c.commit(2, json!({})).await.refused("OUTCOME_ABORTED");
     assert_eq!(refused["txn"]["endReason"], "OPERATOR");
-    assert!(ratifyd.log().contains("operator"), "the actor is logged");
+    ratifyd.until_logged(r#"actor="operator""#).await;
 }
 
 #[tokio::test]

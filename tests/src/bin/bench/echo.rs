@@ -32,6 +32,10 @@ impl Echo {
         Self { child, dir }
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) async fn url(&self) -> String {
         let path = self.dir.path().join("url");
         poll::until_some("the echo to listen", || fs::read_to_string(&path).ok().filter(|url| !url.is_empty())).await

@@ -11,6 +11,7 @@
 
 mod batch;
 mod coalescing;
+mod cpu;
 mod echo;
 mod latency;
 mod single;

@@ -8,7 +8,7 @@ use std::{
 use ratified::CoordinatorClient;
 use ratified_tests::process::Ratifyd;
 
-use super::{Opened, echo::Echo, median};
+use super::{Opened, cpu::Cpu, echo::Echo, median};
 
 const CALLERS: u64 = 64;
 
@@ -20,15 +20,21 @@ pub(crate) async fn measure(ratifyd: &Ratifyd, round: Duration, rounds: u64) {
     decide_for(&coordinator, round / 5).await;
     decide_for(&echoing, round / 5).await;
     let (mut durable, mut bare, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    let (ours, theirs) = (Cpu::of(ratifyd.pid()), Cpu::of(echo.pid()));
+    let (mut our_cost, mut their_cost) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
-        let (ours, theirs) = (decide_for(&coordinator, round).await, decide_for(&echoing, round).await);
-        durable.push(ours);
-        bare.push(theirs);
-        ratios.push(ours / theirs);
+        let before = (ours.used(), theirs.used());
+        let (our_rate, their_rate) = (decide_for(&coordinator, round).await, decide_for(&echoing, round).await);
+        our_cost.push((ours.used() - before.0) / (our_rate * round.as_secs_f64()));
+        their_cost.push((theirs.used() - before.1) / (their_rate * round.as_secs_f64()));
+        durable.push(our_rate);
+        bare.push(their_rate);
+        ratios.push(our_rate / their_rate);
     }
     println!("single calls, {CALLERS} callers, begin + prepare + commit, {rounds} rounds of {round:?}, medians:");
-    println!("  coordinator, durable   {:>9.0} decisions/s", median(durable));
-    println!("  bare axum echo         {:>9.0} decisions/s", median(bare));
+    let (our_cost, their_cost) = (median(our_cost) * 1e6, median(their_cost) * 1e6);
+    println!("  coordinator, durable   {:>9.0} decisions/s {our_cost:>6.0} us of CPU each", median(durable));
+    println!("  bare axum echo         {:>9.0} decisions/s {their_cost:>6.0} us of CPU each", median(bare));
     println!("  ratio                  {:>9.3}", median(ratios));
 }
 
