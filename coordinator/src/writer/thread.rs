@@ -109,6 +109,9 @@ impl Writer {
             let room = self.pipeline.room_left();
             let turn = self.inbox.wait(room, self.patience(room));
             self.take_sync(turn.synced)?;
+            // The disk works on the next batch while those of the last are told.
+            self.hand_over(&[])?;
+            self.release();
             for probe in turn.probes {
                 let gauges = self.pipeline.engine().gauges(self.clock.now().uptime);
                 let _ = probe.send((*self.pipeline.engine().stats(), gauges));
