@@ -3,7 +3,8 @@
 use std::{
     env,
     ffi::OsString,
-    fs, io,
+    fs,
+    io::{self, BufWriter},
     net::SocketAddr,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -12,6 +13,7 @@ use std::{
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use ratified_coordinator::{Config, Coordinator, Handle, Sources};
 use tokio::signal::unix::{SignalKind, signal};
+use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
 
 /// It did not start: the configuration or what is stored was refused, the directory or the address is in use. A command
@@ -19,6 +21,8 @@ use tracing_subscriber::EnvFilter;
 const EXIT_START: u8 = 1;
 /// The store failed while serving.
 const EXIT_STORAGE: u8 = 3;
+/// How much of the log is written at once.
+const LOG_BUFFER_BYTES: usize = 64 * 1024;
 
 /// The Ratified transaction coordinator.
 #[derive(Debug, Parser)]
@@ -90,7 +94,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         },
         Command::Serve { settings, port_file, log_format } => match settings.resolve() {
             Ok((config, unknown)) => {
-                log_to_stderr(log_format);
+                let _written_at_the_end = log_to_stderr(log_format);
                 for variable in unknown {
                     tracing::warn!(variable, "the environment variable names no key of the configuration");
                 }
@@ -130,13 +134,18 @@ impl Settings {
     }
 }
 
-fn log_to_stderr(format: LogFormat) {
+/// Lines are written by a thread of their own, many at a time, so that no transaction waits for another's line. None is
+/// dropped: when stderr takes no more, everybody waits. The caller must keep what is returned until the end.
+fn log_to_stderr(format: LogFormat) -> WorkerGuard {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(false);
+    let stderr = BufWriter::with_capacity(LOG_BUFFER_BYTES, io::stderr());
+    let (lines, guard) = NonBlockingBuilder::default().lossy(false).finish(stderr);
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(lines).with_ansi(false);
     match format {
         LogFormat::Text => lines.init(),
         LogFormat::Json => lines.json().init(),
     }
+    guard
 }
 
 fn serve(config: Config, port_file: Option<PathBuf>) -> ExitCode {
