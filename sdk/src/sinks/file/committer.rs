@@ -107,7 +107,7 @@ impl Commit {
     }
 
     fn found(&self, path: &Path, part: &Part) -> Result<bool, SinkError> {
-        match compare(path, part)? {
+        match compare(path, part.bytes, part.crc32)? {
             Found::Missing => Ok(false),
             Found::Same => Ok(true),
             Found::Different(why) => {

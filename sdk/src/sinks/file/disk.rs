@@ -11,7 +11,7 @@ use std::{
 use ratified_protocol::ClientName;
 use thiserror::Error;
 
-use super::{handle::Part, names::PartName};
+use super::names::PartName;
 use crate::error::SinkError;
 
 const STAGING: &str = ".staged";
@@ -56,18 +56,18 @@ pub(super) type Watch = Arc<dyn Fn(&FileStep<'_>) -> io::Result<()> + Send + Syn
 /// A file operation that failed, and where.
 #[derive(Debug, Error)]
 #[error("cannot {action} {}", path.display())]
-pub(super) struct IoAt {
+pub(in crate::sinks) struct IoAt {
     action: &'static str,
     path: PathBuf,
     source: io::Error,
 }
 
-pub(super) fn at(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> IoAt {
+pub(in crate::sinks) fn at(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> IoAt {
     move |source| IoAt { action, path: path.to_owned(), source }
 }
 
 impl IoAt {
-    pub(super) fn kind(&self) -> io::ErrorKind {
+    pub(in crate::sinks) fn kind(&self) -> io::ErrorKind {
         self.source.kind()
     }
 
@@ -89,9 +89,9 @@ impl From<IoAt> for SinkError {
     }
 }
 
-/// How a file compares to what the handle says of it.
+/// How what is in place compares to what the handle says of it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(in crate::sinks) enum Found {
     Missing,
     Same,
     /// Why it is another one.
@@ -203,28 +203,28 @@ pub(super) fn read_parts(dir: &Path) -> io::Result<Vec<PartName>> {
     Ok(parts)
 }
 
-/// Whether the file at `path` is the one that was staged as `part`. Only [`io::ErrorKind::NotFound`] means that there is
+/// Whether the file at `path` has this length and checksum. Only [`io::ErrorKind::NotFound`] means that there is
 /// none; any other failure says nothing.
-pub(super) fn compare(path: &Path, part: &Part) -> Result<Found, IoAt> {
-    match compare_io(path, part) {
+pub(in crate::sinks) fn compare(path: &Path, bytes: u64, crc32: u32) -> Result<Found, IoAt> {
+    match compare_io(path, bytes, crc32) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Found::Missing),
         found => found.map_err(at("read", path)),
     }
 }
 
-fn compare_io(path: &Path, part: &Part) -> io::Result<Found> {
+fn compare_io(path: &Path, bytes: u64, crc32: u32) -> io::Result<Found> {
     let metadata = fs::symlink_metadata(path)?;
     if !metadata.is_file() {
         return Ok(Found::Different("it is no regular file".to_owned()));
     }
-    if metadata.len() != part.bytes {
-        return Ok(Found::Different(format!("it has {} bytes, not {}", metadata.len(), part.bytes)));
+    if metadata.len() != bytes {
+        return Ok(Found::Different(format!("it has {} bytes, not {bytes}", metadata.len())));
     }
-    let crc32 = checksum(path)?;
-    if crc32 == part.crc32 {
+    let found = checksum(path)?;
+    if found == crc32 {
         return Ok(Found::Same);
     }
-    Ok(Found::Different(format!("its checksum is {crc32:08x}, not {:08x}", part.crc32)))
+    Ok(Found::Different(format!("its checksum is {found:08x}, not {crc32:08x}")))
 }
 
 fn checksum(path: &Path) -> io::Result<u32> {
@@ -242,7 +242,7 @@ fn checksum(path: &Path) -> io::Result<u32> {
 }
 
 /// Does blocking work off the async threads. A caller that gives up does not stop it.
-pub(super) async fn blocking<T: Send + 'static>(
+pub(in crate::sinks) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, SinkError> + Send + 'static,
 ) -> Result<T, SinkError> {
     tokio::task::spawn_blocking(work).await.map_err(SinkError::indeterminate)?

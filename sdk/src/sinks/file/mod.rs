@@ -44,6 +44,11 @@ use std::{fmt, path::Path, sync::Arc};
 use async_trait::async_trait;
 
 use self::{config::Settings, disk::Disk};
+#[cfg(feature = "object_store")]
+pub(in crate::sinks) use self::{
+    disk::{Found, IoAt, at, blocking, compare},
+    names::{Extension, checksum},
+};
 use crate::{error::SinkError, sink::TwoPhaseSink};
 
 pub use self::{

@@ -65,7 +65,13 @@ impl fmt::Display for TargetName {
 
 /// The part of a file name after its last dot.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Extension(Arc<str>);
+pub(in crate::sinks) struct Extension(Arc<str>);
+
+impl fmt::Display for Extension {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
 
 impl FromStr for Extension {
     type Err = FileSinkError;
@@ -117,14 +123,15 @@ impl PartName {
     }
 }
 
-fn checksum(client: &ClientName) -> u32 {
+/// Stands for a client in a name.
+pub(in crate::sinks) fn checksum(client: &ClientName) -> u32 {
     crc32fast::hash(client.as_str().as_bytes())
 }
 
 impl fmt::Display for PartName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { slot, txn_id, client, target, extension } = self;
-        write!(f, "{target}-{slot:05}-{txn_id}-{client:08x}.{}", extension.0)
+        write!(f, "{target}-{slot:05}-{txn_id}-{client:08x}.{extension}")
     }
 }
 
