@@ -2,3 +2,5 @@
 
 pub mod composite;
 pub mod file;
+#[cfg(feature = "object_store")]
+pub mod object_store;
