@@ -228,3 +228,6 @@ fn idle_clients_are_indexed(engine: &Engine) -> Verdict {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;
