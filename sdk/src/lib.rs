@@ -78,6 +78,8 @@ mod error;
 mod ids;
 pub mod job;
 pub mod pending;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 mod retry;
 pub mod runtime;
 mod sink;

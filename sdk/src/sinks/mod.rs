@@ -4,3 +4,5 @@ pub mod composite;
 pub mod file;
 #[cfg(feature = "object_store")]
 pub mod object_store;
+#[cfg(feature = "postgres")]
+pub mod postgres;

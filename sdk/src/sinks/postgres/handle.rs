@@ -1,0 +1,83 @@
+//! What another process needs to finish a transaction of rows.
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// The only version there is.
+const VERSION: u8 = 1;
+
+/// How a sink stages: see the [module](super).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Staging {
+    /// In a transaction of the database that is prepared, and committed by its name: `PREPARE TRANSACTION`.
+    Prepared,
+    /// In tables beside the targets, moved to them by one transaction of the database that also notes it in a ledger.
+    Ledger,
+}
+
+/// How and by which sink a transaction was staged, and how many rows it has. Small: the data is found by client and id.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Wire", into = "Wire")]
+pub struct PostgresHandle {
+    pub(super) sink: String,
+    pub(super) staging: Staging,
+    pub(super) rows: u64,
+}
+
+impl PostgresHandle {
+    /// How it was staged.
+    pub fn staging(&self) -> Staging {
+        self.staging
+    }
+
+    /// How many rows it has; known from `pre_commit` on.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Wire {
+    version: u8,
+    sink: String,
+    staging: Staging,
+    rows: u64,
+}
+
+impl From<PostgresHandle> for Wire {
+    fn from(handle: PostgresHandle) -> Self {
+        let PostgresHandle { sink, staging, rows } = handle;
+        Self { version: VERSION, sink, staging, rows }
+    }
+}
+
+#[derive(Debug, Error)]
+#[error("a handle of version {0} is not known here")]
+struct UnknownVersion(u8);
+
+impl TryFrom<Wire> for PostgresHandle {
+    type Error = UnknownVersion;
+    fn try_from(wire: Wire) -> Result<Self, UnknownVersion> {
+        let Wire { version, sink, staging, rows } = wire;
+        if version == VERSION { Ok(Self { sink, staging, rows }) } else { Err(UnknownVersion(version)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handle_is_read_back_and_other_versions_are_refused() {
+        for (staging, code) in [(Staging::Prepared, "prepared"), (Staging::Ledger, "ledger")] {
+            let handle = PostgresHandle { sink: "main".to_owned(), staging, rows: 7 };
+            let json = serde_json::to_string(&handle).unwrap();
+            assert_eq!(json, format!("{{\"version\":1,\"sink\":\"main\",\"staging\":\"{code}\",\"rows\":7}}"));
+            assert_eq!(serde_json::from_str::<PostgresHandle>(&json).unwrap(), handle);
+            for wrong in [json.replace(":1,", ":2,"), json.replace(code, "guessed")] {
+                assert!(serde_json::from_str::<PostgresHandle>(&wrong).is_err(), "{wrong}");
+            }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! An exactly-once sink of PostgreSQL tables. Rows are sent by COPY, several tables per transaction.
+//!
+//! ```no_run
+//! # use ratified::{Cause, postgres::{Database, PostgresError}, sinks::postgres::{CopyRow, PgRecord, PostgresSink, Table}};
+//! struct Order { id: u64, sum_cents: i64, note: Option<String> }
+//!
+//! impl PgRecord for Order {
+//!     fn fill(&self, row: &mut CopyRow<'_>) -> Result<(), Cause> {
+//!         row.value(self.id).value(self.sum_cents).optional(self.note.as_deref());
+//!         Ok(())
+//!     }
+//! }
+//!
+//! # fn main() -> Result<(), PostgresError> {
+//! let database = Database::new("postgresql://writer@db.example/shop?sslmode=require")?;
+//! let orders = Table::new("orders", ["id", "sum_cents", "note"])?.in_schema("public")?;
+//! let sink = PostgresSink::<Order>::builder(database, [orders]).build()?;
+//! # let _ = sink; Ok(()) }
+//! ```
+//!
+//! # Two ways to stage
+//!
+//! | | [`Staging::Prepared`] (default) | [`Staging::Ledger`] |
+//! |---|---|---|
+//! | how | one transaction of the database per transaction of the job: `PREPARE TRANSACTION`, then `COMMIT PREPARED` | rows are committed to a table beside the target; one later transaction of the database moves them and notes that in a ledger |
+//! | needs | `max_prepared_transactions` > 0, which many managed databases forbid | nothing |
+//! | rows are written | once | twice, and deleted once: about half the throughput |
+//! | a constraint that a row violates is told | at `pre_commit`, deferred ones too: the job stops before anything is decided | types, NOT NULL and CHECK at `pre_commit`; unique, foreign and exclusion keys and triggers only **after the decision**: the job stops until the conflict is removed by hand |
+//! | while a transaction is undecided | its locks are held, also over restarts: a row with the same unique key waits, ALTER TABLE waits, and VACUUM cannot remove anything newer | nothing is held |
+//! | readers see | all rows of all tables at one instant, none before | the same |
+//!
+//! Take `Prepared` where the server allows it. Take `Ledger` where it does not, or where a job may be away for days with a
+//! transaction prepared. In both, a reader sees a transaction as a whole: a statement of READ COMMITTED and a transaction
+//! of REPEATABLE READ have one snapshot, with all of its rows or none. Transactions of *different* clients become visible
+//! in any order.
+//!
+//! # The proof of a commit
+//!
+//! The server says the same of a prepared transaction that was committed, that was rolled back, that a failover lost, and
+//! that never was: it "does not exist". So the transaction of the database that holds the rows also holds a marker row
+//! (sink, client, id) in `ratified.marker`. A commit that finds nothing to commit is [`Already`](crate::Committed::Already)
+//! if the marker is there. If it is not, the rows are lost, and that is [`Rejected`](crate::SinkError::Rejected): the job
+//! stops. So it does when an administrator has resolved a prepared transaction against what was decided, either way.
+//!
+//! Markers are removed only behind what may be asked again. A commit is asked again only if the coordinator still answers
+//! COMMITTED: because it was not acknowledged (the newest ones: commits of a client are finished in order), or because a
+//! restored snapshot names it. A coordinator keeps so many outcomes per client, for so long, and the newest commit for
+//! ever. So a marker goes only if its client has [`DEFAULT_KEEP_MARKERS`] newer ones *and* it was first seen committed
+//! longer ago than [`DEFAULT_KEEP_MARKERS_FOR`]. The second counts from when it was seen, not from when it was written: a
+//! transaction may stay prepared for weeks before it is committed. Both can be [set](PostgresSinkBuilder::keep_markers),
+//! and must not be less than what the coordinator keeps.
+//!
+//! # Fencing
+//!
+//! A newer owner raises the client's epoch in `ratified.owner`, ends the sessions of older ones, which their application
+//! name tells, and waits until they are gone. A writer reads the epoch in each transaction of the database, after it has
+//! told its name: so an older owner either is ended or refuses itself, and nothing of it can be prepared later.
+//!
+//! What must be set up, which privileges it needs and what to do about orphans: see `docs/OPERATIONS.md`.
+
+mod commit;
+mod committer;
+mod config;
+mod connect;
+mod control;
+mod fence;
+mod handle;
+mod ledger;
+mod markers;
+mod names;
+mod row;
+mod table;
+mod targets;
+mod writer;
+
+use std::{fmt, marker::PhantomData, sync::Arc};
+
+use async_trait::async_trait;
+
+use self::config::Settings;
+use crate::{error::SinkError, sink::TwoPhaseSink};
+
+pub use self::{
+    committer::PostgresCommitter,
+    config::{
+        DEFAULT_BUFFER_BYTES, DEFAULT_KEEP_MARKERS, DEFAULT_KEEP_MARKERS_FOR, DEFAULT_MAX_ROW_BYTES, DEFAULT_SCHEMA,
+        MAX_BUFFER_BYTES, MAX_ROW_BYTES, MAX_TABLES, PostgresSinkBuilder, PostgresStep,
+    },
+    control::control_tables,
+    handle::{PostgresHandle, Staging},
+    names::MAX_SINK_NAME_CHARS,
+    row::{CopyRow, PgRecord},
+    table::{MAX_COLUMNS, Table},
+    writer::PostgresWriter,
+};
+
+/// Tables of a database that records are written to exactly once. See the [module](self).
+pub struct PostgresSink<R> {
+    settings: Arc<Settings>,
+    records: PhantomData<fn(R)>,
+}
+
+impl<R> PostgresSink<R> {
+    fn new(settings: Settings) -> Self {
+        Self { settings: Arc::new(settings), records: PhantomData }
+    }
+}
+
+impl<R> Clone for PostgresSink<R> {
+    fn clone(&self) -> Self {
+        Self { settings: self.settings.clone(), records: PhantomData }
+    }
+}
+
+impl<R> fmt::Debug for PostgresSink<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresSink").field("database", &self.settings.database).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl<R: PgRecord> TwoPhaseSink for PostgresSink<R> {
+    type Record = R;
+    type Handle = PostgresHandle;
+    type Writer = PostgresWriter<R>;
+    type Committer = PostgresCommitter;
+
+    /// # Errors
+    /// [`SinkError::Rejected`] names the table that is missing, may not be written or lacks a column.
+    async fn writer(&self) -> Result<PostgresWriter<R>, SinkError> {
+        PostgresWriter::open(self.settings.clone()).await
+    }
+
+    /// # Errors
+    /// [`SinkError::Rejected`] names the setting of the server, or the privilege, that is missing.
+    async fn committer(&self) -> Result<PostgresCommitter, SinkError> {
+        PostgresCommitter::open(self.settings.clone()).await
+    }
+}
