@@ -1,0 +1,10 @@
+//! The PostgreSQL sink and source against a real server.
+#![cfg(all(feature = "postgres", feature = "testkit"))]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a failure here is a failed test")]
+
+mod administrator;
+mod contract;
+mod fencing;
+mod markers;
+mod setup;
+mod site;
