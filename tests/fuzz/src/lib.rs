@@ -13,19 +13,22 @@
 mod bodies;
 mod mutate;
 mod pending;
+mod snapshot;
 mod store;
 
 pub use bodies::{bodies, body_seeds};
 pub use mutate::Mutator;
 pub use pending::{pending_file, pending_seeds};
+pub use snapshot::{snapshot, snapshot_seeds};
 pub use store::{store_entry, store_seeds};
 
 /// A decoder to be tried: its name, what must hold, and valid inputs to begin with.
 pub type Target = (&'static str, fn(&[u8]), fn() -> Vec<Vec<u8>>);
 
 /// Every target.
-pub const TARGETS: [Target; 3] = [
+pub const TARGETS: [Target; 4] = [
     ("store_entry", store_entry, store_seeds),
     ("bodies", bodies, body_seeds),
     ("pending_file", pending_file, pending_seeds),
+    ("snapshot", snapshot, snapshot_seeds),
 ];
