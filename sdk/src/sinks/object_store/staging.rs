@@ -89,7 +89,7 @@ impl<R: 'static> Staging<R> {
     }
 
     /// Ends every file, and waits until all is staged.
-    pub(super) async fn seal(mut self) -> Result<ObjectHandle, SinkError> {
+    pub(super) async fn seal(&mut self) -> Result<ObjectHandle, SinkError> {
         let targets: Vec<_> = self.open.keys().cloned().collect();
         for target in targets {
             self.close(&target).await?;
@@ -104,6 +104,12 @@ impl<R: 'static> Staging<R> {
         }
         files.sort_unstable_by_key(|file| file.key.number());
         ObjectHandle::fitting(files)
+    }
+
+    /// Waits until nothing is on its way any longer, however it ends: what arrived behind an abort would stay staged. Takes
+    /// as long as the store's timeouts allow.
+    pub(super) async fn drain(&mut self) {
+        while self.uploads.join_next().await.is_some() {}
     }
 
     fn open_file(&mut self, target: &TargetName) -> Result<OpenFile<R>, SinkError> {

@@ -12,7 +12,8 @@ use crate::{
 };
 
 /// Stages one transaction after the other. Any failure is kept: every later call for that transaction tells it again. A
-/// `write` or `pre_commit` whose future was dropped counts as failed.
+/// `write` or `pre_commit` whose future was dropped counts as failed. A failure is told once nothing of its transaction is
+/// on its way any longer, so that an abort finds all there is.
 ///
 /// Nothing is sent before the first part of a file is full, or `pre_commit` comes: `begin` does not know which targets
 /// the records will have, and a transaction that is given up early leaves nothing behind.
@@ -62,7 +63,13 @@ impl<R: Send + 'static> SinkWriter for ObjectWriter<R> {
 
     async fn pre_commit(&mut self, txn: &TxnContext, handle: &mut ObjectHandle) -> Result<(), SinkError> {
         let prepared = match self.take(txn)? {
-            Stage::Open(staging) => staging.seal().await,
+            Stage::Open(mut staging) => {
+                let sealed = staging.seal().await;
+                if sealed.is_err() {
+                    staging.drain().await;
+                }
+                sealed
+            }
             Stage::Prepared(prepared) => Ok(prepared),
             Stage::Failed(error) => Err(error),
         };
@@ -102,8 +109,13 @@ impl<R: Send + 'static> ObjectWriter<R> {
 
     async fn stage(&mut self, mut staging: Box<Staging<R>>, records: Vec<R>) -> Result<Box<Staging<R>>, SinkError> {
         for record in records {
-            let added = staging.push(record).await?;
-            self.staged_bytes = self.staged_bytes.saturating_add(added as u64);
+            match staging.push(record).await {
+                Ok(added) => self.staged_bytes = self.staged_bytes.saturating_add(added as u64),
+                Err(error) => {
+                    staging.drain().await;
+                    return Err(error);
+                }
+            }
         }
         Ok(staging)
     }
