@@ -11,7 +11,10 @@
 )]
 
 pub mod cutter;
+pub mod moto;
 pub mod postgres;
 pub mod process;
+mod s3;
+pub mod seaweedfs;
 
-pub use self::{cutter::Cutter, postgres::Postgres};
+pub use self::{cutter::Cutter, moto::Moto, postgres::Postgres, seaweedfs::SeaweedFs};

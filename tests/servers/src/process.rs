@@ -6,6 +6,7 @@ use std::{
     os::unix::{fs::chown, process::CommandExt},
     path::Path,
     process::Command,
+    sync::atomic::{AtomicU32, Ordering},
     thread,
     time::{Duration, Instant},
 };
@@ -39,6 +40,24 @@ pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 /// When there is none.
 pub fn free_port() -> u16 {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
+}
+
+/// A port that nothing listens on and that the system gives to no outgoing connection: for servers that must come back on
+/// it.
+///
+/// # Panics
+/// When there is none.
+pub fn lasting_port() -> u16 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    const FIRST: u32 = 10_000;
+    let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
+    let end = range.split_whitespace().next().and_then(|low| low.parse().ok()).unwrap_or(32_768).max(FIRST + 1);
+    // Test programs that run at once begin at different places.
+    let begin = std::process::id().wrapping_mul(7919);
+    let candidates =
+        (0..end - FIRST).map(|_| FIRST + begin.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % (end - FIRST));
+    let mut ports = candidates.filter_map(|port| u16::try_from(port).ok());
+    ports.find(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok()).expect("a port is free")
 }
 
 /// A user that is not root, for servers that refuse to run as root.
