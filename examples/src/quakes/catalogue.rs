@@ -1,11 +1,8 @@
 //! A catalogue as a replayable source: from a position on, always the same rows.
 
-use std::{
-    fs::File,
-    io::{self, BufRead, BufReader, Read},
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
+use ratified::job::{FilePosition, FileSourceError, LineReader, RawLine};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -37,10 +34,10 @@ pub struct Tally {
 /// Where a catalogue was read to, and what had come of it. Committed together with the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Position {
-    /// Counts of what lies before; `tally.lines` is the place itself.
+    /// Counts of what lies before.
     pub tally: Tally,
-    /// Checksum of all bytes before, the header included: a catalogue that has changed there is another one.
-    pub digest: u64,
+    /// The place itself, with the checksum of all bytes before: a catalogue that has changed there is another one.
+    pub file: FilePosition,
 }
 
 /// What one line became.
@@ -58,14 +55,9 @@ pub enum Row {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CatalogueError {
-    /// The file cannot be opened or read.
-    #[error("{}: {source}", path.display())]
-    Io {
-        /// Which file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    /// The file cannot be read.
+    #[error(transparent)]
+    File(#[from] FileSourceError),
     /// The first line is not [`HEADER`]: this is no catalogue, or one of another layout.
     #[error("{}: the first line is not {HEADER:?}", path.display())]
     Header {
@@ -88,16 +80,13 @@ pub enum CatalogueError {
     },
 }
 
-/// A line without its end, or the start of one that is too long.
-type Line = Result<Vec<u8>, Vec<u8>>;
-
 /// A catalogue that is being read.
 #[derive(Debug)]
 pub struct Catalogue {
     path: PathBuf,
-    input: BufReader<File>,
+    lines: LineReader,
     order: Order,
-    position: Position,
+    tally: Tally,
 }
 
 impl Catalogue {
@@ -106,14 +95,11 @@ impl Catalogue {
     /// # Errors
     /// See [`CatalogueError`].
     pub fn open(path: &Path) -> Result<Self, CatalogueError> {
-        let failed = |source| CatalogueError::Io { path: path.to_owned(), source };
-        let input = BufReader::new(File::open(path).map_err(failed)?);
-        let position = Position { tally: Tally::default(), digest: FNV_OFFSET };
-        let mut catalogue = Self { path: path.to_owned(), input, order: Order::default(), position };
-        match catalogue.next_line()? {
-            Some(Ok(header)) if header == HEADER.as_bytes() => Ok(catalogue),
-            _ => Err(CatalogueError::Header { path: path.to_owned() }),
+        let mut lines = LineReader::open(path, &FilePosition::default(), MAX_LINE_BYTES)?;
+        if lines.next_line()?.is_none_or(|header| header.bytes != HEADER.as_bytes()) {
+            return Err(CatalogueError::Header { path: path.to_owned() });
         }
+        Ok(Self { path: path.to_owned(), lines, order: Order::default(), tally: Tally::default() })
     }
 
     /// Opens a catalogue behind what was read before. The lines before are read and judged again: whether an id is new
@@ -123,8 +109,8 @@ impl Catalogue {
     /// See [`CatalogueError`].
     pub fn resume(path: &Path, position: &Position) -> Result<Self, CatalogueError> {
         let mut catalogue = Self::open(path)?;
-        while catalogue.position.tally.lines < position.tally.lines && catalogue.next_row()?.is_some() {}
-        if catalogue.position == *position {
+        while catalogue.tally.lines < position.tally.lines && catalogue.next_row()?.is_some() {}
+        if catalogue.position() == *position {
             Ok(catalogue)
         } else {
             Err(CatalogueError::Changed { path: path.to_owned(), lines: position.tally.lines })
@@ -133,7 +119,7 @@ impl Catalogue {
 
     /// Where it stands.
     pub fn position(&self) -> Position {
-        self.position
+        Position { tally: self.tally, file: self.lines.position() }
     }
 
     /// What the next line becomes; `None` at the end.
@@ -141,15 +127,13 @@ impl Catalogue {
     /// # Errors
     /// See [`CatalogueError`].
     pub fn next_row(&mut self) -> Result<Option<Row>, CatalogueError> {
-        let Some(line) = self.next_line()? else { return Ok(None) };
-        let tally = &mut self.position.tally;
+        let Some(line) = self.lines.next_line()? else { return Ok(None) };
+        let tally = &mut self.tally;
         if tally.lines == MAX_LINES {
             return Err(CatalogueError::TooManyLines { path: self.path.clone() });
         }
         tally.lines += 1;
-        // The header is line 1 of the file.
-        let number = tally.lines + 1;
-        let row = match judge(&mut self.order, number, line) {
+        let row = match judge(&mut self.order, line) {
             Ok(Some(event)) => {
                 tally.kept += 1;
                 Row::Kept(Box::new(event))
@@ -165,60 +149,17 @@ impl Catalogue {
         };
         Ok(Some(row))
     }
-
-    fn next_line(&mut self) -> Result<Option<Line>, CatalogueError> {
-        self.read_line().map_err(|source| CatalogueError::Io { path: self.path.clone(), source })
-    }
-
-    fn read_line(&mut self) -> io::Result<Option<Line>> {
-        let mut line = Vec::new();
-        let limit = MAX_LINE_BYTES as u64 + 2;
-        self.input.by_ref().take(limit).read_until(b'\n', &mut line)?;
-        if line.is_empty() {
-            return Ok(None);
-        }
-        self.position.digest = fnv(self.position.digest, &line);
-        let is_whole = line.ends_with(b"\n") || self.input.fill_buf()?.is_empty();
-        if !is_whole {
-            self.skip_line()?;
-        }
-        while line.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r')) {
-            line.pop();
-        }
-        Ok(Some(if is_whole && line.len() <= MAX_LINE_BYTES { Ok(line) } else { Err(line) }))
-    }
-
-    /// Reads to the end of a line without keeping it.
-    fn skip_line(&mut self) -> io::Result<()> {
-        loop {
-            let part = self.input.fill_buf()?;
-            let end = part.iter().position(|byte| *byte == b'\n');
-            let taken = end.map_or(part.len(), |at| at + 1);
-            let digest = fnv(self.position.digest, part.get(..taken).unwrap_or(part));
-            self.input.consume(taken);
-            self.position.digest = digest;
-            if end.is_some() || taken == 0 {
-                return Ok(());
-            }
-        }
-    }
 }
 
-fn judge(order: &mut Order, number: u64, line: Line) -> Result<Option<EnrichedEvent>, Reject> {
+fn judge(order: &mut Order, line: RawLine) -> Result<Option<EnrichedEvent>, Reject> {
+    let RawLine { number, bytes, is_whole } = line;
     let refused = |fault, line: &[u8]| Reject { line: number, fault, text: String::from_utf8_lossy(line).into_owned() };
-    let line =
-        line.map_err(|start| refused(Fault::TooLong { limit: MAX_LINE_BYTES }, start.get(..80).unwrap_or(&start)))?;
-    let event = Event::parse(&line).map_err(|fault| refused(fault, &line))?;
-    order.admit(number, &event).map_err(|fault| refused(fault, &line))?;
+    if !is_whole {
+        return Err(refused(Fault::TooLong { limit: MAX_LINE_BYTES }, bytes.get(..80).unwrap_or(&bytes)));
+    }
+    let event = Event::parse(&bytes).map_err(|fault| refused(fault, &bytes))?;
+    order.admit(number, &event).map_err(|fault| refused(fault, &bytes))?;
     Ok(EnrichedEvent::from_event(event))
-}
-
-const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
-const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
-
-/// FNV-1a: small, and the same on every machine and in every version.
-fn fnv(digest: u64, bytes: &[u8]) -> u64 {
-    bytes.iter().fold(digest, |digest, byte| (digest ^ u64::from(*byte)).wrapping_mul(FNV_PRIME))
 }
 
 #[cfg(test)]

@@ -94,7 +94,7 @@ fn something_else_than_a_catalogue_is_refused_at_its_header() {
         let error = Catalogue::open(file(text).path()).unwrap_err();
         assert!(matches!(error, CatalogueError::Header { .. }), "{error}");
     }
-    assert!(matches!(Catalogue::open(Path::new("/nowhere")), Err(CatalogueError::Io { .. })));
+    assert!(matches!(Catalogue::open(Path::new("/nowhere")), Err(CatalogueError::File(FileSourceError::Io { .. }))));
 }
 
 #[test]

@@ -3,6 +3,8 @@
 //! Records are read in bounded batches, transformed, and written to the sink. At each checkpoint one durable write of the
 //! coordinator decides the transaction and keeps the source's position with it; a restarted job goes on from there.
 
+mod channel;
+mod file;
 mod run;
 mod source;
 
@@ -12,6 +14,12 @@ use ratified_protocol::ClientName;
 use thiserror::Error;
 use tokio::sync::watch;
 
+pub use channel::{ChannelError, ChannelSender, ChannelSource, channel};
+#[cfg(feature = "csv")]
+pub use file::csv::{BadRow, CsvSource, DEFAULT_MAX_RECORD_BYTES, Row, RowFault};
+pub use file::{
+    BadLine, DEFAULT_MAX_LINE_BYTES, FilePosition, FileSourceError, Line, LineFault, LineReader, LineSource, RawLine,
+};
 pub use source::{MemorySource, Read, Source};
 
 use self::run::{Limits, Running, decode_position};

@@ -16,7 +16,49 @@ pub enum Read<R> {
     End,
 }
 
-/// A source that can be read again from a position.
+/// A source that can be read again from a position. Implement it for whatever holds your records; the SDK's own are
+/// [`LineSource`](super::LineSource), [`channel`](super::channel), [`MemorySource`] and, with the feature `csv`,
+/// `CsvSource`.
+///
+/// What a job relies on:
+/// * From the same position the same records come, in the same order, also after a restart. A source that cannot promise
+///   that must say so by an error at `seek`.
+/// * The position behind the last record read is what is committed with everything read before.
+/// * A record that makes no sense is no error of the source: give it as a value, `Result` for example, so that the job can
+///   write it where it belongs. Every record counts, also a bad one.
+///
+/// ```
+/// use async_trait::async_trait;
+/// use ratified::{Cause, job::{Read, Source}};
+///
+/// /// The squares of the numbers below `end`; the position is the next number.
+/// struct Squares {
+///     next: u64,
+///     end: u64,
+/// }
+///
+/// #[async_trait]
+/// impl Source for Squares {
+///     type Record = u64;
+///     type Position = u64;
+///
+///     async fn seek(&mut self, position: Option<&u64>) -> Result<(), Cause> {
+///         self.next = position.copied().unwrap_or(0);
+///         Ok(())
+///     }
+///
+///     async fn read(&mut self, max_records: usize) -> Result<Read<u64>, Cause> {
+///         let end = self.end.min(self.next + max_records as u64);
+///         let squares: Vec<_> = (self.next..end).map(|n| n * n).collect();
+///         self.next = end;
+///         Ok(if squares.is_empty() { Read::End } else { Read::Records(squares) })
+///     }
+///
+///     fn position(&self) -> u64 {
+///         self.next
+///     }
+/// }
+/// ```
 #[async_trait]
 pub trait Source: Send + 'static {
     /// What is read.
