@@ -58,6 +58,8 @@
 //! * [`SinkRuntime`]: an engine draws barriers, stores a [`Snapshot`] in each checkpoint, and tells which checkpoints
 //!   completed, as Flink does. Notifications may be late, repeated, skipped or reordered.
 //!
+//! A resource in another process joins a transaction of either as a [`participant`].
+//!
 //! Both are set up by a [`SinkBuilder`] and finish at `open` whatever an earlier run left behind, on this host or another.
 //!
 //! # What a job must keep to
@@ -77,6 +79,7 @@ mod client;
 mod error;
 mod ids;
 pub mod job;
+pub mod participant;
 pub mod pending;
 #[cfg(feature = "postgres")]
 pub mod postgres;

@@ -191,6 +191,21 @@ where
     F: Fn() -> Fut + Send + Sync,
     Fut: Future<Output = Result<T, SinkError>> + Send,
 {
+    let settled = until_sink_settles(call, delays, limit, f).await;
+    settled.map_err(|error| RuntimeError::Sink { call, error })
+}
+
+/// As [`sink_call`], for callers with errors of their own.
+pub(crate) async fn until_sink_settles<T, F, Fut>(
+    call: &'static str,
+    delays: RetryDelays,
+    limit: Limit,
+    f: F,
+) -> Result<T, SinkError>
+where
+    F: Fn() -> Fut + Send + Sync,
+    Fut: Future<Output = Result<T, SinkError>> + Send,
+{
     let f = &f;
     let attempt = || async move {
         match limited_call(limit, f()).await {
@@ -199,8 +214,7 @@ where
             Ok(value) => Attempt::Settled(Ok(value)),
         }
     };
-    let ended = until_settled(call, delays, limit, attempt).await;
-    ended.map_err(|ended| RuntimeError::Sink { call, error: ended.into_sink_error() })
+    until_settled(call, delays, limit, attempt).await.map_err(Ended::into_sink_error)
 }
 
 async fn limited_call<T>(limit: Limit, call: impl Future<Output = Result<T, SinkError>>) -> Result<T, SinkError> {

@@ -17,6 +17,9 @@ mod policy;
 mod snapshot;
 mod split;
 
+pub(crate) use committer::OwnedTask;
+pub(crate) use env::until_sink_settles;
+
 pub use builder::SinkBuilder;
 pub use engine::SinkRuntime;
 pub use error::RuntimeError;

@@ -1,6 +1,6 @@
 //! A pipeline in a process of its own, which kills or suspends itself where it is told to.
 //!
-//! `job <split|engine|composite> <url> <dir> <name> <records> <per transaction> [--pending DIR] [--die PLACE:NTH] [--stop PLACE:NTH]`
+//! `job <split|engine|composite|participant> <url> <dir> <name> <records> <per transaction> [--pending DIR] [--die PLACE:NTH] [--stop PLACE:NTH]`
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -15,7 +15,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use ratified_tests::pipeline::{Places, Plan, run_composite, run_engine, run_split};
+use ratified_tests::pipeline::{Places, Plan, run_composite, run_engine, run_participant, run_split};
 use rustix::process::{Signal, getpid, kill_process};
 
 struct Arguments {
@@ -84,6 +84,7 @@ async fn main() -> ExitCode {
     let result = match arguments.word(0) {
         "split" => run_split(&plan).await.map(drop).map_err(|e| e.to_string()),
         "composite" => run_composite(&plan).await.map(drop).map_err(|e| e.to_string()),
+        "participant" => run_participant(&plan).await.map_err(|e| e.to_string()),
         "engine" => run_engine(&plan).await.map_err(|e| e.to_string()),
         other => Err(format!("{other} is no mode")),
     };

@@ -1,0 +1,130 @@
+//! Compares what a participant remembers with what the coordinator knows: at open, and whenever nothing else is to do.
+
+use std::sync::Arc;
+
+use ratified_protocol::{Code, Txn, TxnId};
+
+use super::{
+    ParticipantError, ParticipantReport, Shared,
+    branch::{Live, Stage},
+    entry::Entry,
+};
+use crate::{
+    runtime::LostPolicy,
+    sink::{SinkCommitter, TwoPhaseSink},
+};
+
+impl<S: TwoPhaseSink> Shared<S> {
+    /// Takes over what an earlier process of this name remembered, and ends what was decided meanwhile.
+    pub(super) async fn restore(&self) -> Result<ParticipantReport, ParticipantError> {
+        let mut report = ParticipantReport::default();
+        for (txn_id, entry) in self.log.contents().entries {
+            // Noted, and nothing else: nobody was told of it, and nothing was staged.
+            let Some(entry) = entry else {
+                self.log.remove(txn_id).await?;
+                continue;
+            };
+            self.admit(&Arc::new(Live::restored(txn_id, Entry::decode(&entry)?)))?;
+        }
+        report.add(self.reconcile_all().await?);
+        report.pending = self.all_live().iter().map(|live| (live.txn.client.clone(), live.txn.txn_id)).collect();
+        Ok(report)
+    }
+
+    /// Looks at every transaction that is waited for. What is wrong with one does not keep the others from their end.
+    pub(super) async fn reconcile_all(&self) -> Result<ParticipantReport, ParticipantError> {
+        let (mut report, mut first_error) = (ParticipantReport::default(), None);
+        for live in self.all_live() {
+            match self.reconcile(&live, &mut report).await {
+                Ok(()) => {}
+                Err(error @ (ParticipantError::Coordinator(_) | ParticipantError::Pending(_))) => return Err(error),
+                Err(error) => {
+                    first_error.get_or_insert(error);
+                }
+            }
+        }
+        first_error.map_or(Ok(report), Err)
+    }
+
+    async fn reconcile(&self, live: &Live<S>, report: &mut ParticipantReport) -> Result<(), ParticipantError> {
+        let (stage, is_restored) = {
+            let state = live.state.lock().await;
+            (state.stage.clone(), state.writer.is_none())
+        };
+        if matches!(stage, Stage::Joining) {
+            return Ok(());
+        }
+        let txn = &live.txn;
+        match self.coordinator.get(&txn.client, txn.txn_id, None).await {
+            Ok(told) => self.follow(live, &stage, is_restored, &told, report).await,
+            Err(error) => match error.code() {
+                Some(code @ (Code::TxnNotFound | Code::ClientNotFound | Code::OutcomeExpired)) => {
+                    self.forgotten(live, &stage, code, report).await
+                }
+                _ => Err(error.into()),
+            },
+        }
+    }
+
+    async fn follow(
+        &self,
+        live: &Live<S>,
+        stage: &Stage,
+        is_restored: bool,
+        told: &Txn,
+        report: &mut ParticipantReport,
+    ) -> Result<(), ParticipantError> {
+        let (client, txn_id) = (&live.txn.client, live.txn.txn_id);
+        let is_listed = told.participants.iter().flatten().any(|p| p.name == self.name);
+        match told.state.outcome() {
+            Some(outcome) if is_listed => {
+                report.applied += 1;
+                return self.apply(client, txn_id, outcome).await;
+            }
+            // Retired before the decision: nobody waits for an acknowledgement, but the outcome holds here as well.
+            Some(outcome) => {
+                tracing::warn!(participant = %self.name, %client, %txn_id, "decided without this participant");
+                report.applied += 1;
+                self.carry_out(client, txn_id, outcome).await?;
+                return self.give_up(txn_id).await;
+            }
+            None => {}
+        }
+        match stage {
+            _ if is_listed => Ok(()),
+            // It died before the coordinator had heard of it: nothing is staged, and nothing waits for it.
+            Stage::Open if is_restored => {
+                report.never_joined.push((client.clone(), txn_id));
+                self.give_up(txn_id).await
+            }
+            _ => Err(ParticipantError::Retired { participant: self.name.clone() }),
+        }
+    }
+
+    /// The coordinator cannot tell the outcome. If nothing is staged any more it was applied before.
+    async fn forgotten(
+        &self,
+        live: &Live<S>,
+        stage: &Stage,
+        code: Code,
+        report: &mut ParticipantReport,
+    ) -> Result<(), ParticipantError> {
+        let (client, txn_id) = (live.txn.client.clone(), live.txn.txn_id);
+        let staged = self.committer.list_staged(&client).await;
+        let staged = staged.map_err(|error| ParticipantError::Sink { call: "sink.list_staged", error })?;
+        let is_staged = staged.contains(&txn_id) && matches!(stage, Stage::Flushed);
+        if is_staged && self.on_forgotten == LostPolicy::Fail {
+            return Err(ParticipantError::Forgotten { client, txn_id, code });
+        }
+        tracing::warn!(participant = %self.name, %client, %txn_id, ?code, is_staged, "no longer known; given up");
+        report.forgotten.push((client, txn_id));
+        self.give_up(txn_id).await
+    }
+
+    /// Forgets a transaction that is finished here.
+    pub(super) async fn give_up(&self, txn_id: TxnId) -> Result<(), ParticipantError> {
+        self.log.remove(txn_id).await?;
+        self.drop_live(txn_id);
+        Ok(())
+    }
+}
