@@ -1,8 +1,14 @@
 //! A newer owner ends older ones, and nobody else.
 
+use std::{
+    sync::{Mutex, mpsc},
+    time::Duration,
+};
+
 use ratified::{
     Committed, Epoch, SinkCommitter, SinkError, SinkWriter, TwoPhaseSink, TxnContext,
-    sinks::postgres::{PostgresWriter, Staging},
+    postgres::Database,
+    sinks::postgres::{PostgresHandle, PostgresStep, PostgresWriter, Staging},
 };
 
 use crate::site::{Number, Place, STAGINGS, client, number, open, stage, txn};
@@ -107,4 +113,46 @@ async fn of_owners_that_take_over_at_once_the_newest_stays_and_no_other_can_stag
         assert!(matches!(begun, Err(SinkError::Rejected(_))), "{epoch}: {begun:?}");
     }
     assert_eq!(sink.committer().await.unwrap().list_staged(&client()).await.unwrap(), [txn(9).txn_id]);
+}
+
+/// A process that stops for good in the middle of moving rows, and what its successor needs to finish them.
+async fn suspended_while_moving(place: &Place, timeout: Duration) -> (PostgresHandle, Suspended) {
+    let (moving, moves) = mpsc::channel();
+    let (wake, woken) = mpsc::channel();
+    let (moving, woken) = (Mutex::new(moving), Mutex::new(woken));
+    let database = Database::new(&place.server.url()).unwrap().timeout(timeout).unwrap();
+    let sink = place.builder_on(database, Staging::Ledger).on_step(move |step| {
+        if step == PostgresStep::Moved {
+            moving.lock().unwrap().send(()).unwrap();
+            // Ends when the test does.
+            let _ = woken.lock().unwrap().recv();
+        }
+    });
+    let (committer, mut writer) = open(&sink.build().unwrap()).await;
+    let handle = stage(&mut writer, &txn(1), &[1, 2]).await;
+    let of_zombie = handle.clone();
+    tokio::spawn(async move { committer.commit(&txn(1), &of_zombie).await });
+    tokio::task::spawn_blocking(move || moves.recv().unwrap()).await.unwrap();
+    (handle, Suspended(wake))
+}
+
+struct Suspended(#[expect(dead_code, reason = "its drop wakes the zombie")] mpsc::Sender<()>);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_owner_suspended_while_it_moves_rows_is_ended_by_its_successor() {
+    let place = Place::new();
+    let (handle, _suspended) = suspended_while_moving(&place, Duration::from_secs(3600)).await;
+    let successor = place.sink(Staging::Ledger).committer().await.unwrap();
+    successor.fence(&client(), Epoch::new(2)).await.unwrap();
+    assert_eq!(successor.commit(&of_epoch(txn(1), 2), &handle).await.unwrap(), Committed::Now);
+    assert_eq!(place.visible(), [1, 2]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_owner_suspended_while_it_moves_rows_is_ended_by_the_server_if_nobody_fences_it() {
+    let place = Place::new();
+    let (handle, _suspended) = suspended_while_moving(&place, Duration::from_millis(500)).await;
+    let other = place.sink(Staging::Ledger).committer().await.unwrap();
+    assert_eq!(other.commit(&txn(1), &handle).await.unwrap(), Committed::Now);
+    assert_eq!(place.visible(), [1, 2]);
 }

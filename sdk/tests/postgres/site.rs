@@ -68,8 +68,12 @@ impl Place {
     }
 
     pub(crate) fn builder_at(&self, url: &str, staging: Staging) -> PostgresSinkBuilder<Number> {
+        self.builder_on(Database::new(url).unwrap(), staging)
+    }
+
+    pub(crate) fn builder_on(&self, database: Database, staging: Staging) -> PostgresSinkBuilder<Number> {
         let tables = [self.table("low"), self.table("high")];
-        PostgresSink::builder(Database::new(url).unwrap(), tables).name(&self.name).schema("own").staging(staging)
+        PostgresSink::builder(database, tables).name(&self.name).schema("own").staging(staging)
     }
 
     pub(crate) fn sink(&self, staging: Staging) -> PostgresSink<Number> {

@@ -8,7 +8,7 @@ use crate::{
     postgres::{Failure, Session},
 };
 
-/// What committers are called in `pg_stat_activity`; no newer owner ends them.
+/// What committers are called in `pg_stat_activity`, except while they move rows; no newer owner ends them.
 pub(super) const COMMITTER: &str = "ratified-committer";
 /// What a writer is called before its first transaction.
 pub(super) const WRITER: &str = "ratified-writer";

@@ -9,11 +9,12 @@ use uuid::Uuid;
 use super::{
     config::{PostgresStep, Settings},
     markers,
+    names::session_name,
     targets::Target,
 };
 use crate::{
     error::{Cause, SinkError},
-    postgres::{Failure, Session},
+    postgres::{Failure, Session, literal},
     sink::{Committed, TxnContext},
 };
 
@@ -70,7 +71,7 @@ pub(super) async fn is_staged(session: &Session, settings: &Settings, txn: &TxnC
 /// Moves the staged rows to their targets and notes that, all at one instant; or finds the note.
 pub(super) async fn commit(session: &Session, settings: &Settings, txn: &TxnContext) -> Result<Committed, SinkError> {
     settings.step(PostgresStep::Commit);
-    session.run("begin", "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE").await?;
+    begin(session, settings, txn).await?;
     if !markers::write_if_missing(session, settings, txn).await? {
         session.run("end", "ROLLBACK").await?;
         return Ok(Committed::Already);
@@ -95,7 +96,7 @@ pub(super) async fn commit(session: &Session, settings: &Settings, txn: &TxnCont
 
 /// Removes what is staged, if it is.
 pub(super) async fn abort(session: &Session, settings: &Settings, txn: &TxnContext) -> Result<(), SinkError> {
-    session.run("begin", "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE").await?;
+    begin(session, settings, txn).await?;
     if let Some((id, parts)) = take_note(session, settings, txn).await? {
         for part in &parts {
             let delete = format!("DELETE FROM {} WHERE ratified_id = $1", settings.own(&part.stage));
@@ -116,6 +117,18 @@ pub(super) async fn list(session: &Session, settings: &Settings, client: &Client
             .map_err(|error| SinkError::rejected(format!("{} has {uuid}: {error}", settings.own("staged"))))
     };
     rows.iter().map(id_of).collect()
+}
+
+/// Begins a transaction of the database that ends an outcome. An owner that is suspended in the middle of it holds locks:
+/// a newer one finds its session by its name, as those of writers, and if it comes too early the server ends it in time.
+async fn begin(session: &Session, settings: &Settings, txn: &TxnContext) -> Result<(), Failure> {
+    let name = literal(&session_name(&settings.sink, &txn.client, txn.epoch));
+    let statements = format!(
+        "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL application_name = {name}; \
+         SET LOCAL idle_in_transaction_session_timeout = {}",
+        session.timeout_ms()
+    );
+    session.run("begin", &statements).await
 }
 
 /// Takes the note of what is staged away; nobody else can then move the same rows.

@@ -54,7 +54,9 @@
 //!
 //! A newer owner raises the client's epoch in `ratified.owner`, ends the sessions of older ones, which their application
 //! name tells, and waits until they are gone. A writer reads the epoch in each transaction of the database, after it has
-//! told its name: so an older owner either is ended or refuses itself, and nothing of it can be prepared later.
+//! told its name: so an older owner either is ended or refuses itself, and nothing of it can be prepared later. A session
+//! that is moving rows from the ledger is ended, too, since it may be suspended with locks held; the newer owner moves them
+//! again.
 //!
 //! What must be set up, which privileges it needs and what to do about orphans: see `docs/OPERATIONS.md`.
 
