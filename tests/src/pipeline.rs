@@ -3,6 +3,7 @@
 mod composite;
 mod engine;
 mod participant;
+mod postgres;
 mod source;
 
 use std::{
@@ -23,6 +24,7 @@ use serde::{Deserialize, Serialize};
 pub use composite::{check_both, copy_of, run_composite};
 pub use engine::{Engine, EngineError, run_engine};
 pub use participant::run_participant;
+pub use postgres::{Rows, check_rows, make_tables, run_postgres};
 pub use source::Numbers;
 
 /// Is told the name of every place that is passed: a [`Point`], a step of the file sink, a step of the engine.

@@ -1,6 +1,8 @@
 //! A pipeline in a process of its own, which kills or suspends itself where it is told to.
 //!
 //! `job <split|engine|composite|participant> <url> <dir> <name> <records> <per transaction> [--pending DIR] [--die PLACE:NTH] [--stop PLACE:NTH]`
+//!
+//! With `--prepared URL` or `--ledger URL` of a PostgreSQL database the rows go there, for `split` and `engine`.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -15,7 +17,10 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use ratified_tests::pipeline::{Places, Plan, run_composite, run_engine, run_participant, run_split};
+use ratified::sinks::postgres::Staging;
+use ratified_tests::pipeline::{
+    Places, Plan, Rows, run_composite, run_engine, run_participant, run_postgres, run_split,
+};
 use rustix::process::{Signal, getpid, kill_process};
 
 struct Arguments {
@@ -81,13 +86,23 @@ async fn main() -> ExitCode {
     if let Some(pending) = arguments.options.get("pending") {
         plan.pending = PathBuf::from(pending);
     }
-    let result = match arguments.word(0) {
+    let stagings = [("prepared", Staging::Prepared), ("ledger", Staging::Ledger)];
+    let rows = stagings
+        .into_iter()
+        .find_map(|(option, staging)| Some(Rows { url: arguments.options.get(option)?.clone(), staging }));
+    if let Some(rows) = rows {
+        return exit(run_postgres(&plan, &rows, arguments.word(0)).await);
+    }
+    exit(match arguments.word(0) {
         "split" => run_split(&plan).await.map(drop).map_err(|e| e.to_string()),
         "composite" => run_composite(&plan).await.map(drop).map_err(|e| e.to_string()),
         "participant" => run_participant(&plan).await.map_err(|e| e.to_string()),
         "engine" => run_engine(&plan).await.map_err(|e| e.to_string()),
         other => Err(format!("{other} is no mode")),
-    };
+    })
+}
+
+fn exit(result: Result<(), String>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

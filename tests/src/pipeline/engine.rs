@@ -7,7 +7,7 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use ratified::{Barrier, CheckpointId, RuntimeError, Snapshot};
+use ratified::{Barrier, CheckpointId, RuntimeError, SinkBuilder, Snapshot, TwoPhaseSink};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use thiserror::Error;
 
@@ -95,13 +95,21 @@ impl Engine {
 /// # Errors
 /// What stopped the attempt; the next one goes on from the last completed checkpoint.
 pub async fn run_engine(plan: &Plan) -> Result<(), EngineError> {
+    run_attempt(plan, plan.builder()).await
+}
+
+/// As [`run_engine`], into this sink.
+pub(super) async fn run_attempt<S>(plan: &Plan, sink: SinkBuilder<S>) -> Result<(), EngineError>
+where
+    S: TwoPhaseSink<Record = Row>,
+{
     let engine = Engine::new(&plan.dir.join("engine"))?;
     let attempt = engine.claim()?;
     let restored = engine.load::<Completed>("completed")?.unwrap_or_default();
     let snapshot = STANDARD.decode(&restored.snapshot).map_err(io::Error::other)?;
     let snapshots = if snapshot.is_empty() { None } else { Some(Snapshot::from_bytes(&snapshot)?) };
     let from = Some(CheckpointId::new(restored.id));
-    let mut runtime = plan.builder().open(plan.sink_name(), from, snapshots).await?;
+    let mut runtime = sink.open(plan.sink_name(), from, snapshots).await?;
     (plan.places)("opened");
     let (mut id, mut position) = (restored.id, restored.position);
     let is_last = |position: u64| position >= plan.records;
