@@ -5,6 +5,8 @@
 
 mod channel;
 mod file;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod run;
 mod source;
 
@@ -20,6 +22,8 @@ pub use file::csv::{BadRow, CsvSource, DEFAULT_MAX_RECORD_BYTES, Row, RowFault};
 pub use file::{
     BadLine, DEFAULT_MAX_LINE_BYTES, FilePosition, FileSourceError, Line, LineFault, LineReader, LineSource, RawLine,
 };
+#[cfg(feature = "postgres")]
+pub use postgres::{PostgresPosition, PostgresSource};
 pub use source::{MemorySource, Read, Source};
 
 use self::run::{Limits, Running, decode_position};

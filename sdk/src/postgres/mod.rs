@@ -1,5 +1,5 @@
 //! How a PostgreSQL database is reached: by the [sink](crate::sinks::postgres) and by the
-//! source.
+//! [source](crate::job::PostgresSource).
 
 mod failure;
 mod session;

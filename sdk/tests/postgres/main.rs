@@ -8,3 +8,4 @@ mod fencing;
 mod markers;
 mod setup;
 mod site;
+mod source;
