@@ -134,6 +134,32 @@ fn a_tail_whose_pages_reached_the_disk_out_of_order_is_cut_unless_it_was_acknowl
 }
 
 #[test]
+fn a_tail_of_which_only_the_sector_it_begins_in_is_old_is_cut_unless_it_was_acknowledged() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, _) = load(dir.path()).unwrap();
+    write(&mut store, 1);
+    let path = journal_of(dir.path());
+    let used = |bytes: &[u8]| bytes.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+    let begin = used(&fs::read(&path).unwrap());
+    let changes = vec![
+        codec::encode_meta(Meta::Batch(2)).unwrap(),
+        super::super::Change { key: own(2), value: Some(vec![7; 500]) },
+    ];
+    store.write(Batch { number: 2, changes }).unwrap();
+    store.sync().unwrap();
+    drop(store);
+    let mut bytes = fs::read(&path).unwrap();
+    let sector_end = begin.next_multiple_of(512);
+    assert!(begin < sector_end && sector_end + 512 > used(&bytes), "no whole sector of it is in the middle");
+    bytes[begin..sector_end].fill(0);
+    fs::write(&path, bytes).unwrap();
+    assert!(refusal(dir.path()).contains("ends at batch 1, but batch 2"), "the mark knows it was synced");
+    mark(dir.path(), 1);
+    let (_, entries) = load(dir.path()).unwrap();
+    assert_eq!(batches(&entries), [1]);
+}
+
+#[test]
 fn damage_in_the_middle_is_refused_with_its_place_and_nothing_is_changed() {
     let dir = filled();
     let path = journal_of(dir.path());

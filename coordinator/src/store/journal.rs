@@ -247,9 +247,13 @@ fn find_trailer(bytes: &[u8], last_sequence: Option<u64>) -> Option<usize> {
     ends.into_iter().find(|end| *end == bytes.len() || is_next(*end))
 }
 
-/// Whether a sector behind this place was never written: the disk was stopped while it wrote the pages of a batch, in
-/// an order of its own.
+/// Whether a sector at or behind this place was never written: the disk was stopped while it wrote the pages of a batch,
+/// in an order of its own. Of the sector in which the batch begins, what lies before it is older and was there already.
 fn has_unwritten_sector(bytes: &[u8], from: usize) -> bool {
+    let first = bytes.get(from..from.next_multiple_of(SECTOR)).unwrap_or_default();
+    if !first.is_empty() && first.iter().all(|byte| *byte == 0) {
+        return true;
+    }
     let sectors = bytes.chunks_exact(SECTOR).skip(from.div_ceil(SECTOR));
     sectors.into_iter().any(|sector| sector == [0; SECTOR])
 }
