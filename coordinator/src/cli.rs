@@ -11,7 +11,7 @@ use std::{
 };
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use ratified_coordinator::{Config, Coordinator, Handle, Sources};
+use ratified_coordinator::{Config, Coordinator, Handle, Sources, StartError};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
@@ -19,10 +19,12 @@ use tracing_subscriber::EnvFilter;
 /// It did not start: the configuration or what is stored was refused, the directory or the address is in use. A command
 /// line that cannot be read ends with 2, as everywhere.
 const EXIT_START: u8 = 1;
-/// The store failed while serving.
+/// The disk or the file system refused something, while loading or serving.
 const EXIT_STORAGE: u8 = 3;
 /// How much of the log is written at once.
 const LOG_BUFFER_BYTES: usize = 64 * 1024;
+/// Of the storage engine only what went wrong: it is the only one to know why its background work failed.
+const LOG_FILTER: &str = "info,fjall=error,lsm_tree=error";
 
 /// The Ratified transaction coordinator.
 #[derive(Debug, Parser)]
@@ -137,7 +139,7 @@ impl Settings {
 /// Lines are written by a thread of their own, many at a time, so that no transaction waits for another's line. None is
 /// dropped: when stderr takes no more, everybody waits. The caller must keep what is returned until the end.
 fn log_to_stderr(format: LogFormat) -> WorkerGuard {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(LOG_FILTER));
     let stderr = BufWriter::with_capacity(LOG_BUFFER_BYTES, io::stderr());
     let (lines, guard) = NonBlockingBuilder::default().lossy(false).finish(stderr);
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(lines).with_ansi(false);
@@ -177,7 +179,8 @@ async fn serve_until_told(config: Config, port_file: Option<&Path>) -> ExitCode 
     }
     tokio::select! {
         loaded = handle.loaded() => if let Err(e) = loaded {
-            return refuse(EXIT_START, &e.to_string());
+            let is_of_the_disk = matches!(&e, StartError::Failed(failure) if failure.is_of_the_disk());
+            return refuse(if is_of_the_disk { EXIT_STORAGE } else { EXIT_START }, &e.to_string());
         },
         _ = terminate.recv() => return ExitCode::SUCCESS,
         _ = interrupt.recv() => return ExitCode::SUCCESS,

@@ -55,7 +55,7 @@ pub enum StartError {
 #[non_exhaustive]
 pub enum Failure {
     /// What is stored cannot be served.
-    #[error("the load is refused: {0}")]
+    #[error("the load {verdict}: {0}", verdict = if _0.is_of_the_disk() { "failed" } else { "is refused" })]
     Load(#[source] LoadError),
     /// The store failed while serving; the caller must end the process, or start another coordinator from disk.
     #[error("the store failed: {0}")]
@@ -63,6 +63,18 @@ pub enum Failure {
     /// A defect of the coordinator; nothing that was not durable has been told.
     #[error("the writer gave up: {0}")]
     Defect(String),
+}
+
+impl Failure {
+    /// Whether the disk or the file system refused something, while loading or later: the caller may start again as
+    /// soon as that is mended, what is stored is not at fault.
+    pub fn is_of_the_disk(&self) -> bool {
+        match self {
+            Self::Load(error) => error.is_of_the_disk(),
+            Self::Storage(_) => true,
+            Self::Defect(_) => false,
+        }
+    }
 }
 
 #[derive(Debug, Clone)]

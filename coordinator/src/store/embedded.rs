@@ -5,6 +5,7 @@
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
+    io,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     time::Duration,
@@ -110,7 +111,7 @@ impl EmbeddedStore {
         match opened {
             Ok(Ok(opened)) => Ok(opened),
             Ok(Err(fjall::Error::Locked)) => Err(StoreError::Locked { path: self.options.data_dir.clone() }),
-            Ok(Err(e)) => Err(StoreError::damaged(store.display().to_string(), e.to_string())),
+            Ok(Err(e)) => Err(unreadable(store, store.display().to_string(), &e)),
             Err(_) => Err(StoreError::damaged(store.display().to_string(), "the engine gave up reading it")),
         }
     }
@@ -180,10 +181,34 @@ fn check_tables(store: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// What the operating system refuses, as a read that fails or a full disk, is no damage; what the engine expects and
+/// does not find is.
+fn unreadable(store: &Path, place: String, error: &fjall::Error) -> StoreError {
+    let mut cause: Option<&dyn std::error::Error> = Some(error);
+    while let Some(error) = cause {
+        if let Some(refused) = error.downcast_ref::<io::Error>().and_then(refused_by_the_system) {
+            return StoreError::File {
+                action: "read or write the engine's files in",
+                path: store.to_owned(),
+                source: refused,
+            };
+        }
+        cause = error.source();
+    }
+    StoreError::damaged(place, error.to_string())
+}
+
+fn refused_by_the_system(error: &io::Error) -> Option<io::Error> {
+    use io::ErrorKind::{AlreadyExists, InvalidInput, IsADirectory, NotADirectory, NotFound};
+    // Damaged names and offsets lead to these.
+    let is_damage = matches!(error.kind(), AlreadyExists | InvalidInput | IsADirectory | NotADirectory | NotFound);
+    error.raw_os_error().filter(|_| !is_damage).map(io::Error::from_raw_os_error)
+}
+
 impl Opened {
-    fn last_batch(&self) -> Result<u64, StoreError> {
+    fn last_batch(&self, store: &Path) -> Result<u64, StoreError> {
         let key = codec::encode_meta(Meta::Batch(0))?.key;
-        let read = |e: fjall::Error| StoreError::damaged(codec::place(&key), e.to_string());
+        let read = |e: fjall::Error| unreadable(store, codec::place(&key), &e);
         match self.records.get(&key).map_err(read)? {
             None => Ok(0),
             Some(value) => match codec::decode(&key, &value)? {
@@ -193,12 +218,12 @@ impl Opened {
         }
     }
 
-    fn visit(&self, visit: &mut Visit<'_>) -> Result<(), StoreError> {
+    fn visit(&self, store: &Path, visit: &mut Visit<'_>) -> Result<(), StoreError> {
         let mut before = None;
         for entry in self.records.iter() {
             let (key, value) = entry.into_inner().map_err(|e| {
                 let place = before.as_deref().map_or_else(|| "the first record".to_owned(), codec::place);
-                StoreError::damaged(format!("behind {place}"), e.to_string())
+                unreadable(store, format!("behind {place}"), &e)
             })?;
             visit(&key, &value)?;
             before = Some(key.to_vec());
@@ -208,23 +233,35 @@ impl Opened {
 
     /// Puts everything that was replayed into new synced tables, and drops the journals it came from.
     fn settle(&self) -> Result<(), StoreError> {
-        let Some(format) = self.records.get(codec::encode_meta(Meta::Format(0))?.key).map_err(failed)? else {
+        let Some(format) = self
+            .records
+            .get(codec::encode_meta(Meta::Format(0))?.key)
+            .map_err(failed("flushing what was read back"))?
+        else {
             return Ok(());
         };
         // One record written again makes the engine flush, and so look which journals are no longer needed.
-        self.records.insert(codec::encode_meta(Meta::Format(0))?.key, format).map_err(failed)?;
-        self.records.rotate_memtable().map_err(failed)?;
+        self.records
+            .insert(codec::encode_meta(Meta::Format(0))?.key, format)
+            .map_err(failed("flushing what was read back"))?;
+        self.records.rotate_memtable().map_err(failed("flushing what was read back"))?;
         while self.records.sealed_memtable_count() > 0 || self.database.journal_count() > 1 {
             // The engine's own wait never ends when its worker has died; this tells.
-            self.database.persist(PersistMode::Buffer).map_err(failed)?;
+            self.database.persist(PersistMode::Buffer).map_err(failed("flushing what was read back"))?;
             std::thread::sleep(POLL);
         }
         Ok(())
     }
 }
 
-fn failed(e: fjall::Error) -> StoreError {
-    StoreError::indeterminate("flushing what was read back", e)
+fn failed(action: &'static str) -> impl Fn(fjall::Error) -> StoreError {
+    move |error| match error {
+        fjall::Error::Poisoned => StoreError::indeterminate(
+            action,
+            "the engine takes nothing more since something failed in its background; the log says what",
+        ),
+        error => StoreError::indeterminate(action, error),
+    }
 }
 
 impl Drop for EmbeddedStore {
@@ -251,9 +288,9 @@ impl Store for EmbeddedStore {
         }
         self.aside_is_kept = self.aside().exists();
         let opened = self.open_engine(&store)?;
-        self.last_batch = opened.last_batch()?;
+        self.last_batch = opened.last_batch(&store)?;
         self.check_mark(marked, self.last_batch)?;
-        opened.visit(visit)?;
+        opened.visit(&store, visit)?;
         opened.settle()?;
         self.database = Some(opened);
         let data_dir = &self.options.data_dir;
@@ -271,7 +308,7 @@ impl Store for EmbeddedStore {
                 None => changes.remove(&opened.records, change.key),
             }
         }
-        changes.commit().map_err(|e| StoreError::indeterminate("write", e))?;
+        changes.commit().map_err(failed("write"))?;
         self.last_batch = batch.number;
         Ok(())
     }
@@ -279,7 +316,7 @@ impl Store for EmbeddedStore {
     fn sync(&mut self) -> Result<(), StoreError> {
         let opened = self.database.as_ref();
         let opened = opened.ok_or_else(|| StoreError::indeterminate("sync", "the store was not loaded"))?;
-        opened.database.persist(PersistMode::SyncAll).map_err(|e| StoreError::indeterminate("sync", e))?;
+        opened.database.persist(PersistMode::SyncAll).map_err(failed("sync"))?;
         self.last_synced = Some(self.last_batch);
         // The mark only ever lags, so that failing to write it loses nothing.
         if let Err(e) = self.marker.note(self.last_batch) {

@@ -147,6 +147,11 @@ impl StoreError {
         Self::Indeterminate { action, problem: problem.to_string() }
     }
 
+    /// Whether the disk or the file system refused something, as opposed to what was found there.
+    pub fn is_of_the_disk(&self) -> bool {
+        matches!(self, Self::File { .. } | Self::Indeterminate { .. })
+    }
+
     /// Whether it is certain that nothing was changed by what failed.
     pub fn is_determinate(&self) -> bool {
         !matches!(self, Self::Indeterminate { .. })

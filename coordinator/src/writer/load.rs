@@ -26,6 +26,13 @@ pub enum LoadError {
     Recovery(#[from] RecoveryError),
 }
 
+impl LoadError {
+    /// See [`StoreError::is_of_the_disk`].
+    pub fn is_of_the_disk(&self) -> bool {
+        matches!(self, Self::Store(error) if error.is_of_the_disk())
+    }
+}
+
 /// A loaded coordinator.
 #[derive(Debug)]
 pub struct Loaded {
