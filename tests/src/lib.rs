@@ -9,8 +9,10 @@
 )]
 
 pub mod answers;
+pub mod around;
 pub mod binary;
 pub mod config;
+pub mod fiu;
 pub mod jobs;
 pub mod load;
 pub mod oracle;
@@ -21,4 +23,5 @@ pub mod proxy;
 pub mod raw;
 pub mod session;
 pub mod shape;
+pub mod strace;
 pub mod tally;

@@ -13,7 +13,7 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::{binary, config::Config, poll, raw::Raw, tally};
+use crate::{around::Around, binary, config::Config, poll, raw::Raw, tally};
 
 /// Where a coordinator can be reached at the moment; shared by all who want to follow it over restarts.
 #[derive(Debug, Clone, Default)]
@@ -41,6 +41,7 @@ impl Address {
 pub struct Ratifyd {
     dir: TempDir,
     address: Address,
+    around: Around,
     child: Option<Child>,
 }
 
@@ -61,7 +62,7 @@ impl Ratifyd {
     /// When the directory cannot be made.
     pub fn stopped(config: &Config) -> Self {
         let dir = tempfile::Builder::new().prefix("ratified-").tempdir().unwrap();
-        let ratifyd = Self { dir, address: Address::default(), child: None };
+        let ratifyd = Self { dir, address: Address::default(), around: Around::nothing(), child: None };
         ratifyd.configure(config);
         ratifyd
     }
@@ -72,6 +73,11 @@ impl Ratifyd {
     /// When the file cannot be written.
     pub fn configure(&self, config: &Config) {
         fs::write(self.config_file(), config.to_toml()).unwrap();
+    }
+
+    /// What the next start puts around the process.
+    pub fn run_inside(&mut self, around: Around) {
+        self.around = around;
     }
 
     /// Starts it on the data it has, and waits until it is ready.
@@ -128,7 +134,7 @@ impl Ratifyd {
     /// When the log cannot be opened.
     pub fn command(&self) -> Command {
         let log = File::options().create(true).append(true).open(self.log_file()).unwrap();
-        let mut command = Command::new(binary::ratifyd());
+        let mut command = self.around.command(binary::ratifyd());
         command
             .args(["serve", "--config"])
             .arg(self.config_file())
@@ -176,12 +182,17 @@ impl Ratifyd {
         self.dir.path().join("data")
     }
 
-    /// The process.
+    /// Where else something about it may be kept, as long as it is there.
+    pub fn side_dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Its process id.
     ///
     /// # Panics
     /// When it does not run.
     pub fn pid(&self) -> u32 {
-        self.child.as_ref().expect("it runs").id()
+        self.child.as_ref().expect("ratifyd runs").id()
     }
 
     /// Kills it as a power cut does to a process: SIGKILL.
@@ -336,6 +347,18 @@ pub fn copy_dir(from: &Path, to: &Path) {
             fs::copy(entry.path(), target).unwrap();
         }
     }
+}
+
+/// The log must hold one line of this program itself, and no panic: what it says.
+///
+/// # Panics
+/// When it says more, or nothing.
+#[track_caller]
+pub fn one_line_of(log: &str) -> &str {
+    assert!(!log.contains("panicked"), "{log}");
+    let lines: Vec<_> = log.lines().filter_map(|line| line.strip_prefix("ratifyd: ")).collect();
+    let [line] = lines[..] else { panic!("{} lines say why it ended:\n{}", lines.len(), tail(log)) };
+    line
 }
 
 /// A port, or an address with a port, alone in a file.

@@ -1,0 +1,305 @@
+//! Storage errors under the real coordinator: after one nothing more is acknowledged, the process exits with code 3 and
+//! says why, and the next one finds everything that was acknowledged.
+//!
+//! `TEST_SEED` sets what the random choices follow from, `TEST_FAULTS` how many faults each test injects.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a failure here is a failed test")]
+
+use std::{
+    fs::{self, File},
+    io::{Seek, SeekFrom, Write},
+    path::PathBuf,
+};
+
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+use ratified_tests::{
+    around::Around,
+    config::Config,
+    fiu::{Errno, Fiu, Times},
+    load::{Load, Mix},
+    process::{Ratifyd, one_line_of},
+    session::Session,
+    strace::{Progress, Strace},
+    tally,
+};
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use serde_json::json;
+use tokio::task::JoinSet;
+
+fn from_environment(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// A seed that was printed.
+fn seeded(test: &str, default: u64) -> (u64, StdRng) {
+    let seed = from_environment("TEST_SEED", default);
+    tally::seed(test, seed);
+    (seed, StdRng::seed_from_u64(seed))
+}
+
+fn every_kind() -> impl Iterator<Item = (Errno, Times)> {
+    Errno::ALL.into_iter().flat_map(|errno| Times::ALL.map(|times| (errno, times))).cycle()
+}
+
+/// Waits for the end of a coordinator whose store has failed; what it says of it.
+async fn ends_with_3(ratifyd: &mut Ratifyd, logged: usize) -> String {
+    let status = ratifyd.wait_for_exit().await;
+    let log = ratifyd.log()[logged..].to_owned();
+    assert_eq!(status.code(), Some(3), "{log}");
+    let line = one_line_of(&log).to_owned();
+    assert!(line.starts_with("the store failed: "), "{line}");
+    line
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failed_sync_under_load_ends_the_process_and_loses_nothing_acknowledged() {
+    let (seed, mut rng) = seeded("failed syncs under load", 31);
+    let mut ratifyd = Ratifyd::stopped(&Config::new());
+    let fiu = Fiu::new(ratifyd.side_dir());
+    ratifyd.run_inside(fiu.around());
+    ratifyd.start_again().await;
+    let mut load = Load::start(ratifyd.raw(), Mix { seed, clients: 4, contested: 1, keep: None });
+    let rounds = usize::try_from(from_environment("TEST_FAULTS", 12)).unwrap();
+    for (errno, times) in every_kind().take(rounds) {
+        let n = rng.random_range(0..150);
+        load.until_answered(n).await;
+        let logged = ratifyd.log().len();
+        let kind = fiu.fail(ratifyd.pid(), "posix/io/sync/fsync", errno, times);
+        let line = ends_with_3(&mut ratifyd, logged).await;
+        tally::fault(&kind);
+        let names_it = if errno == Errno::Eio { "Input/output error" } else { "No space left on device" };
+        assert!(line.contains(names_it), "{line}");
+        ratifyd.start_again().await;
+        load.verify().await;
+    }
+    load.until_answered(100).await;
+    load.stop().await;
+    load.verify().await;
+    let counts = load.counts();
+    assert!(counts.acknowledged > 500 && counts.unknown >= rounds as u64, "too little happened: {counts:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_meets_a_failed_sync_is_never_acknowledged_and_has_one_answer_afterwards() {
+    let mut ratifyd = Ratifyd::stopped(&Config::new());
+    let fiu = Fiu::new(ratifyd.side_dir());
+    ratifyd.run_inside(fiu.around());
+    ratifyd.start_again().await;
+    let mut c = Session::open(&ratifyd.raw(), "c", 1).await;
+    for (round, (errno, times)) in (0..).zip(every_kind().take(4)) {
+        let first = round * 100 + 1;
+        c.begin(first, json!({})).await.ok(201);
+        c.commit(first, json!({})).await.ok(200);
+        c.begin(first + 1, json!({})).await.ok(201);
+        let logged = ratifyd.log().len();
+        let kind = fiu.fail(ratifyd.pid(), "posix/io/sync/fsync", errno, times);
+        let mut calls = JoinSet::new();
+        for n in first + 1..first + 40 {
+            let c = c.clone();
+            calls.spawn(async move {
+                let body = json!({"epoch": c.epoch});
+                let (path, method) = if n == first + 1 { (c.path(n) + "/commit", "POST") } else { (c.path(n), "PUT") };
+                (n, c.raw.try_call(method, &path, Some(&body)).await)
+            });
+        }
+        for (n, answer) in calls.join_all().await {
+            let Ok(answer) = answer else { continue };
+            assert!(matches!(answer.code(), "STORAGE_UNAVAILABLE" | "SHUTTING_DOWN"), "{n}: {}", answer.text);
+            answer.refused("STORAGE_UNAVAILABLE");
+        }
+        ends_with_3(&mut ratifyd, logged).await;
+        tally::fault(&kind);
+        ratifyd.start_again().await;
+        assert_eq!(c.get(first).await.ok(200)["state"], "COMMITTED");
+        let mut fates = Vec::new();
+        for n in first + 1..first + 40 {
+            let fate = c.get(n).await;
+            let state = fate.json["state"].as_str().unwrap_or("none").to_owned();
+            assert!(matches!(state.as_str(), "OPEN" | "COMMITTED") || fate.code() == "TXN_NOT_FOUND", "{}", fate.text);
+            fates.push(state);
+        }
+        assert!(matches!(fates[0].as_str(), "OPEN" | "COMMITTED"), "begun for certain: {fates:?}");
+        ratifyd.crash().await;
+        for (n, fate) in (first + 1..).zip(&fates) {
+            assert_eq!(c.get(n).await.json["state"].as_str().unwrap_or("none"), fate, "{n}");
+        }
+        c = Session::open(&ratifyd.raw(), "c", round + 2).await;
+    }
+}
+
+/// Every journal that a store has in its first hundred starts.
+fn journals(ratifyd: &Ratifyd) -> Vec<PathBuf> {
+    (0..200).map(|n| ratifyd.data_dir().join(format!("store/{n}.jnl"))).collect()
+}
+
+/// The thread that loads makes fewer calls of one kind on a journal; the thread that serves makes as many as it gets.
+const AFTER_LOAD: u64 = 5;
+
+/// Takes away what was written and certainly not synced: all of it, or some, or any of its sectors.
+fn lose_what_was_not_synced(path: &PathBuf, progress: Progress, rng: &mut StdRng) -> u64 {
+    const SECTOR: u64 = 512;
+    let Progress { written, synced, .. } = progress;
+    let Ok(mut file) = File::options().write(true).open(path) else { return 0 };
+    let mut wipe = |from: u64, to: u64| {
+        file.seek(SeekFrom::Start(from)).unwrap();
+        file.write_all(&vec![0; usize::try_from(to - from).unwrap()]).unwrap();
+        to - from
+    };
+    match rng.random_range(0..3) {
+        0 => wipe(synced, written),
+        1 => wipe(rng.random_range(synced..=written), written),
+        _ => {
+            let mut lost = 0;
+            let mut from = synced;
+            while from < written {
+                let to = ((from / SECTOR + 1) * SECTOR).min(written);
+                lost += if rng.random_bool(0.5) { wipe(from, to) } else { 0 };
+                from = to;
+            }
+            lost
+        }
+    }
+}
+
+/// Runs the load against a coordinator under strace, ends it as told, takes away what was not synced, and looks
+/// whether everything that was acknowledged is there, again and again on the same data.
+async fn lose_unsynced(test: &str, default_seed: u64, rounds: u64, faults: &[(&'static str, &[Times])]) {
+    let (seed, mut rng) = seeded(test, default_seed);
+    let mut ratifyd = Ratifyd::stopped(&Config::new());
+    let trace = ratifyd.side_dir().join("trace");
+    let mut load: Option<Load> = None;
+    let (mut fired, mut lost) = (0, 0);
+    for (round, (errno, _)) in (0..rounds).zip(every_kind()) {
+        let mut strace = Strace::watch(&trace, "write,fsync", journals(&ratifyd));
+        let fault = (!faults.is_empty()).then(|| faults[usize::try_from(round).unwrap() % faults.len()]);
+        if let Some((call, times)) = fault {
+            let times = times[rng.random_range(0..times.len())];
+            strace = strace.failing(call, errno, rng.random_range(AFTER_LOAD..60), times);
+        }
+        ratifyd.run_inside(strace.around());
+        let logged = ratifyd.log().len();
+        ratifyd.start_again().await;
+        let load =
+            load.get_or_insert_with(|| Load::start(ratifyd.raw(), Mix { seed, clients: 4, contested: 1, keep: None }));
+        let process = ratifyd.pid();
+        if fault.is_some() {
+            ends_with_3(&mut ratifyd, logged).await;
+            assert!(strace.injected(process).await > 0, "round {round}: it ended, but not of the fault");
+            fired += 1;
+        } else {
+            load.until_answered(rng.random_range(1..120)).await;
+            ratifyd.kill();
+        }
+        for (path, progress) in strace.progress(process).await {
+            lost += lose_what_was_not_synced(&path, progress, &mut rng);
+        }
+        ratifyd.run_inside(Around::nothing());
+        ratifyd.start_again().await;
+        load.verify().await;
+        ratifyd.kill();
+    }
+    ratifyd.start_again().await;
+    let mut load = load.unwrap();
+    load.stop().await;
+    load.verify().await;
+    println!("{test}: {fired} faults fired, {lost} bytes lost, {:?}", load.counts());
+    assert!(lost > 100, "hardly anything was lost: {lost} bytes");
+    assert!(fired == if faults.is_empty() { 0 } else { rounds });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failed_write_or_sync_of_the_journal_loses_nothing_acknowledged_though_all_else_is_lost() {
+    let rounds = from_environment("TEST_FAULTS", 20);
+    let faults: [(&str, &[Times]); 2] = [("write", &Times::ALL), ("fsync", &Times::ALL)];
+    lose_unsynced("failing journals, unsynced bytes lost", 41, rounds, &faults).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_power_cut_that_takes_all_that_was_not_synced_loses_nothing_acknowledged() {
+    lose_unsynced("power cuts, unsynced bytes lost", 51, from_environment("TEST_KILLS", 20), &[]).await;
+}
+
+/// How far the newest journal of a running coordinator has been written.
+fn journal_position(ratifyd: &Ratifyd) -> u64 {
+    let process = format!("/proc/{}", ratifyd.pid());
+    let is_journal = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "jnl");
+    let open = fs::read_dir(format!("{process}/fd")).unwrap().map(|entry| entry.unwrap().path());
+    let journal = open.filter(|fd| fs::read_link(fd).is_ok_and(|target| is_journal(&target))).max().unwrap();
+    let number = journal.file_name().unwrap().to_str().unwrap();
+    let info = fs::read_to_string(format!("{process}/fdinfo/{number}")).unwrap();
+    info.lines().find_map(|line| line.strip_prefix("pos:")).unwrap().trim().parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_may_grow_no_further_tears_a_batch_and_loses_nothing_acknowledged() {
+    let (seed, mut rng) = seeded("journals that may grow no further", 81);
+    let mut ratifyd = Ratifyd::stopped(&Config::new());
+    // The limit is for every file; the log is kept below it.
+    ratifyd.run_inside(Around::without_sigxfsz().with("RUST_LOG", "error"));
+    ratifyd.start_again().await;
+    let mut load = Load::start(ratifyd.raw(), Mix { seed, clients: 4, contested: 1, keep: None });
+    for _ in 0..from_environment("TEST_FAULTS", 10) {
+        load.until_answered(rng.random_range(100..200)).await;
+        let logged = ratifyd.log().len();
+        let limit = journal_position(&ratifyd) + rng.random_range(1..2000);
+        assert!(limit > logged as u64 + 1000, "the log would meet the limit too: {limit}");
+        let pid = Pid::from_raw(i32::try_from(ratifyd.pid()).unwrap());
+        prlimit(pid, Resource::Fsize, Rlimit { current: Some(limit), maximum: None }).unwrap();
+        let line = ends_with_3(&mut ratifyd, logged).await;
+        assert!(line.contains("File too large"), "{line}");
+        tally::fault("EFBIG write");
+        ratifyd.start_again().await;
+        load.verify().await;
+    }
+    load.stop().await;
+    load.verify().await;
+}
+
+/// So many prepared transactions with a payload of 60,000 bytes are more than the store keeps in memory.
+const MORE_THAN_A_MEMTABLE: u64 = 330;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_background_flush_that_fails_ends_the_process_and_loses_nothing_acknowledged() {
+    // The start itself writes a table, and versions that name it.
+    for (call, nth, errno, times) in
+        [("write", 40, Errno::Eio, Times::Once), ("fsync", 3, Errno::Enospc, Times::Always)]
+    {
+        let mut ratifyd = Ratifyd::start(Config::new()).await;
+        ratifyd.kill();
+        let keyspace = ratifyd.data_dir().join("store/keyspaces/1");
+        let names = (0..50).flat_map(|n| [format!("tables/{n}"), format!("v{n}")]);
+        let trace = ratifyd.side_dir().join("trace");
+        let strace = Strace::watch(&trace, call, names.map(|name| keyspace.join(name)).collect());
+        let strace = strace.failing(call, errno, nth, times);
+        ratifyd.run_inside(strace.around());
+        let logged = ratifyd.log().len();
+        ratifyd.start_again().await;
+        let (process, c) = (ratifyd.pid(), Session::open(&ratifyd.raw(), "c", 1).await);
+        let payload = "A".repeat(80_000);
+        let mut acknowledged = Vec::new();
+        for n in 1..=MORE_THAN_A_MEMTABLE {
+            let body = json!({"epoch": c.epoch, "timeoutMs": 600_000});
+            let begun = c.raw.try_call("PUT", &c.path(n), Some(&body)).await;
+            if !begun.is_ok_and(|reply| reply.status == 201) {
+                break;
+            }
+            let body = json!({"epoch": c.epoch, "payload": payload});
+            let prepared = c.raw.try_call("POST", &(c.path(n) + "/prepare"), Some(&body)).await;
+            if !prepared.is_ok_and(|reply| reply.status == 200) {
+                break;
+            }
+            acknowledged.push(n);
+        }
+        let what = format!("{call} {errno:?} {times:?}, {} acknowledged", acknowledged.len());
+        println!("{what}");
+        ends_with_3(&mut ratifyd, logged).await;
+        assert!(strace.injected(process).await > 0, "{what}: it ended, but not of the fault");
+        assert!(acknowledged.len() > 100, "{what}: the flush was meant to fail, not the start");
+        ratifyd.run_inside(Around::nothing());
+        ratifyd.start_again().await;
+        for n in acknowledged {
+            let txn = c.get(n).await.ok(200);
+            assert_eq!((&txn["state"], &txn["payload"]), (&json!("PREPARED"), &json!(payload)), "{what}: {n}");
+        }
+    }
+}
