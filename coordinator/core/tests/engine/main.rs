@@ -5,6 +5,7 @@ mod batch;
 mod before_decision;
 mod catalogue;
 mod clients;
+mod counters;
 mod decisions_made;
 mod durability;
 mod effects;
