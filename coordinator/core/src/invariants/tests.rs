@@ -185,6 +185,22 @@ fn a_missing_and_a_needless_timer_are_found() {
     assert_broken(timers_follow_headers, "c/00000000-0000-7000-8000-000000000008", |engine| {
         engine.timers_remove(&name("c"), id(OPEN));
     });
+    // One of two entries, the other is there.
+    for (n, place) in
+        [(OPEN, "c/00000000-0000-7000-8000-000000000008"), (LEASED, "c/00000000-0000-7000-8000-000000000002")]
+    {
+        assert_broken(timers_follow_headers, place, |engine| {
+            let mut since = txn(engine, n).clone();
+            since.deadline = None;
+            engine.timers.remove(&name("c"), id(n), &since);
+        });
+        assert_broken(timers_follow_headers, place, |engine| {
+            let mut since = txn(engine, n).clone();
+            engine.timers.remove(&name("c"), id(n), &since);
+            since.deadline = None;
+            engine.timers.add(&name("c"), id(n), &since);
+        });
+    }
     assert_broken(timers_follow_headers, "[2, 2, 2] entries for [2, 1, 2]", |engine| {
         let mut stranger = txn(engine, OPEN).clone();
         stranger.deadline = None;
