@@ -235,7 +235,7 @@ impl Step<'_> {
 
 #[cfg(test)]
 mod tests {
-    use ratified_protocol::{BeginRequest, Epoch, Incarnation, OpenRequest};
+    use ratified_protocol::{BeginRequest, Epoch, EpochRequest, Incarnation, OpenRequest, ParticipantName};
     use uuid::Uuid;
 
     use super::*;
@@ -280,6 +280,20 @@ mod tests {
         assert_eq!(engine.stats.stray_index_entries, 2);
         assert!(engine.clients.get(&client).unwrap().txns.is_empty());
         assert_eq!(step(&mut engine, 60_000, Input::Sweep(Sweep::Timeouts)), []);
+    }
+
+    #[test]
+    fn one_bad_membership_is_counted_and_the_retirement_goes_on() {
+        let (mut engine, client, txn_id) = engine();
+        let participant: ParticipantName = "p".parse().unwrap();
+        engine.participants.join(&participant, &"a-stranger".parse().unwrap(), txn_id);
+        let call = TxnCall::Register(participant.clone(), EpochRequest { epoch: Some(Epoch::FIRST) });
+        let register = Request::Txn { client: client.clone(), txn_id, call, wait_ms: 0 };
+        step(&mut engine, 0, Input::Request { ticket: Ticket(3), request: register });
+        let retire = Request::Retire { participant, reason: "gone".to_owned().try_into().unwrap() };
+        step(&mut engine, 0, Input::Request { ticket: Ticket(4), request: retire });
+        assert_eq!(engine.stats.stray_index_entries, 1);
+        assert_eq!(engine.clients.get(&client).unwrap().txns.get(&txn_id).unwrap().members().count(), 0);
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! open and forget.
 
-use ratified_core::{Limits, Sweep};
+use ratified_core::{Limits, Page, Sweep};
 use ratified_protocol::Outcome::{Aborted, Committed};
 use serde_json::{Value, json};
 
 use crate::support::{
-    Driver, abort, ack, batch, begin, commit, epoch, forget, get, id_text, open, open_with, prepare, preserver,
+    Driver, abort, ack, batch, begin, clients, commit, epoch, forget, get, id_text, open, open_with, prepare, preserver,
 };
 
 #[test]
@@ -201,6 +201,12 @@ fn the_owner_of_a_forgotten_client_that_asks_again_keeps_its_epoch() {
     d.call(forget("c"));
     assert_eq!(d.call(open("c", 1)).member("epoch"), 1);
     assert_eq!(d.read(open("c", 1)).member("epoch"), 1);
+    let told = d.read(clients(None, Page::default()));
+    assert_eq!(
+        (&told.body["items"][0]["forgotten"], &told.body["items"][0]["owner"]),
+        (&json!(false), &json!("owner-1"))
+    );
+    assert_eq!(d.call(begin("c", 1, &epoch(1))).brief(), "201 OPEN");
 }
 
 #[test]

@@ -437,3 +437,15 @@ fn expiry_deletes_the_outcome_and_raises_the_watermark_in_the_same_batch() {
     );
     d.sync();
 }
+
+#[test]
+fn a_batch_tells_the_keys_it_has_touched_until_it_is_sealed() {
+    let mut d = Driver::opened();
+    assert_eq!(d.engine.touched().count(), 0);
+    d.submit(begin("c", 1, &epoch(1)));
+    d.submit(prepare("c", 1, &json!({"epoch": 1, "payload": "eA=="})));
+    let keys: Vec<_> = d.engine.touched().cloned().collect();
+    assert_eq!(keys, [Key::Transaction(client("c"), id(1)), Key::Payload(client("c"), id(1))]);
+    d.seal();
+    assert_eq!(d.engine.touched().count(), 0);
+}

@@ -222,6 +222,13 @@ fn clients_are_listed_by_name_with_their_counts() {
 }
 
 #[test]
+fn a_token_from_before_the_prefix_leads_to_the_first_name_with_it() {
+    let mut d = three_clients();
+    let told = d.read(clients(Some("b"), page(4, Some("a1"))));
+    assert_eq!((told.each("items", "clientName"), token(&told)), (vec!["b".to_owned()], None));
+}
+
+#[test]
 fn tombstones_are_listed_as_forgotten() {
     let mut d = Driver::opened();
     d.call(forget("c"));
