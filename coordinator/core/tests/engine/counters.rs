@@ -110,6 +110,7 @@ fn crowded() -> Driver {
     let mut d = Driver::opened();
     d.call(open("gone", 1));
     d.call(forget("gone"));
+    d.pass(5);
     d.call(begin("c", 1, &epoch(1)));
     d.pass(10);
     d.call(begin("c", 2, &epoch(1)));
