@@ -126,3 +126,41 @@ async fn a_crash_before_any_step_is_recovered_from() {
     }
     panic!("more than {MAX_STEPS} steps");
 }
+
+const FULL_DIR: &str = "OBJECT_SINK_FULL_DIR";
+
+/// Stages 8 MiB where a file may have 4: the kernel takes a part of a write and refuses the rest.
+#[tokio::test]
+#[ignore = "run as a process of its own, with a limit on its files, by the other test"]
+async fn child_with_little_room() {
+    let dir = PathBuf::from(env::var_os(FULL_DIR).unwrap());
+    let sink = ObjectStoreSink::local(&dir, "texts".parse().unwrap(), JsonLines::new().max_record_bytes(9 << 20));
+    let sink = sink.prefix("out").build().unwrap();
+    let mut writer = sink.writer().await.unwrap();
+    let mut handle = writer.begin(&txn()).await.unwrap();
+    let _ = writer.write(&txn(), &mut handle, vec!["x".repeat(8 << 20)]).await;
+    for _ in 0..2 {
+        let error = writer.pre_commit(&txn(), &mut handle).await.unwrap_err().to_string();
+        assert!(error.contains("cannot write out/_ratified/shop.sink.0/"), "{error}");
+        assert!(error.contains("File too large"), "{error}");
+    }
+    assert_eq!(handle, ObjectHandle::default());
+}
+
+#[tokio::test]
+async fn a_disk_that_takes_no_more_is_told_at_pre_commit_and_what_it_took_is_removed() {
+    let dir = TempDir::new().unwrap();
+    let shell = "trap '' XFSZ; ulimit -f 4096; exec \"$0\" child_with_little_room --exact --ignored";
+    let output = Command::new("bash")
+        .args(["-c", shell])
+        .arg(env::current_exe().unwrap())
+        .env(FULL_DIR, dir.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    let committer = sink(dir.path()).build().unwrap().committer().await.unwrap();
+    assert_eq!(committer.list_staged(&client()).await.unwrap(), [txn().txn_id]);
+    committer.abort(&txn(), None).await.unwrap();
+    assert_eq!(committer.list_staged(&client()).await.unwrap(), []);
+    assert_eq!(visible(dir.path()).await, "");
+}

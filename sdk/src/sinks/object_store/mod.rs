@@ -1,5 +1,5 @@
 //! An exactly-once sink of object stores: S3 and what speaks its protocol, and local directories; one or more files per
-//! transaction and target, in JSON lines or a [`Format`] of your own.
+//! transaction and target, in [`JsonLines`], Parquet (feature `parquet`), or a [`Format`] of your own.
 //!
 //! ```text
 //! <prefix>/orders/00003-0190f2c4-7a61-7c3e-9d0a-0d0f6b1c2e3f-1b2c3d4e-00000.jsonl    committed
@@ -47,6 +47,8 @@
 //! ```
 
 mod backend;
+#[cfg(feature = "parquet")]
+mod columns;
 mod committer;
 mod config;
 mod format;
@@ -70,6 +72,10 @@ use crate::{error::SinkError, sink::TwoPhaseSink};
 /// The crate whose stores are taken, in the version that is taken.
 pub use ::object_store as store;
 
+#[cfg(feature = "parquet")]
+pub use self::columns::{
+    DEFAULT_BATCH_ROWS, DEFAULT_ROW_GROUP_BYTES, MAX_BATCH_ROWS, MAX_ROW_GROUP_BYTES, Parquet, arrow,
+};
 pub use self::{
     backend::ObjectStep,
     committer::ObjectCommitter,
