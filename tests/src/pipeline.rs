@@ -2,6 +2,7 @@
 
 mod composite;
 mod engine;
+mod objects;
 mod participant;
 mod postgres;
 mod source;
@@ -23,6 +24,7 @@ use serde::{Deserialize, Serialize};
 
 pub use composite::{check_both, copy_of, run_composite};
 pub use engine::{Engine, EngineError, run_engine};
+pub use objects::{BUCKET, bucket, check_objects, run_objects_engine, run_objects_split, unfinished_uploads};
 pub use participant::run_participant;
 pub use postgres::{Rows, check_rows, make_tables, run_postgres};
 pub use source::Numbers;

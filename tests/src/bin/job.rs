@@ -1,6 +1,7 @@
 //! A pipeline in a process of its own, which kills or suspends itself where it is told to.
 //!
-//! `job <split|engine|composite|participant> <url> <dir> <name> <records> <per transaction> [--pending DIR] [--die PLACE:NTH] [--stop PLACE:NTH]`
+//! `job <split|engine|composite|participant|objects_split|objects_engine> <url> <dir> <name> <records> <per transaction>
+//! [--pending DIR] [--bucket URL] [--die PLACE:NTH] [--stop PLACE:NTH]`
 //!
 //! With `--prepared URL` or `--ledger URL` of a PostgreSQL database the rows go there, for `split` and `engine`.
 #![allow(
@@ -19,7 +20,8 @@ use std::{
 
 use ratified::sinks::postgres::Staging;
 use ratified_tests::pipeline::{
-    Places, Plan, Rows, run_composite, run_engine, run_participant, run_postgres, run_split,
+    Places, Plan, Rows, run_composite, run_engine, run_objects_engine, run_objects_split, run_participant,
+    run_postgres, run_split,
 };
 use rustix::process::{Signal, getpid, kill_process};
 
@@ -43,6 +45,10 @@ impl Arguments {
 
     fn word(&self, at: usize) -> &str {
         self.words.get(at).expect("six arguments")
+    }
+
+    fn option(&self, name: &str) -> &str {
+        self.options.get(name).expect("the driver needs this option")
     }
 
     /// A place and how often it must have been passed before.
@@ -98,6 +104,10 @@ async fn main() -> ExitCode {
         "composite" => run_composite(&plan).await.map(drop).map_err(|e| e.to_string()),
         "participant" => run_participant(&plan).await.map_err(|e| e.to_string()),
         "engine" => run_engine(&plan).await.map_err(|e| e.to_string()),
+        "objects_split" => {
+            run_objects_split(&plan, arguments.option("bucket")).await.map(drop).map_err(|e| e.to_string())
+        }
+        "objects_engine" => run_objects_engine(&plan, arguments.option("bucket")).await.map_err(|e| e.to_string()),
         other => Err(format!("{other} is no mode")),
     })
 }
