@@ -4,6 +4,7 @@
 
 mod administrator;
 mod contract;
+mod faults;
 mod fencing;
 mod markers;
 mod setup;

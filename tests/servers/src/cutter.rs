@@ -10,7 +10,16 @@ use std::{
     thread,
 };
 
-/// Forwards bytes between its callers and a server, and cuts all connections when a caller has sent so many bytes, or at
+/// Who sends bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// Whoever connects: a cut loses a request, or a part of it.
+    Caller,
+    /// The server: a cut loses an answer, or a part of it, to what was done.
+    Server,
+}
+
+/// Forwards bytes between its callers and a server, and cuts all connections when one side has sent so many bytes, or at
 /// once. It ends with the process.
 #[derive(Debug)]
 pub struct Cutter {
@@ -20,8 +29,8 @@ pub struct Cutter {
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// How many bytes callers may still send; `u64::MAX`: any number.
-    allowance: AtomicU64,
+    /// How many bytes callers, and the server, may still send; `u64::MAX`: any number.
+    allowances: [AtomicU64; 2],
     open: Mutex<Vec<TcpStream>>,
 }
 
@@ -33,7 +42,7 @@ impl Cutter {
     pub fn start(server: SocketAddr) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
-        let shared = Arc::new(Shared { allowance: AtomicU64::new(u64::MAX), open: Mutex::default() });
+        let shared = Arc::new(Shared { allowances: [u64::MAX; 2].map(AtomicU64::new), open: Mutex::default() });
         let of_task = shared.clone();
         thread::spawn(move || {
             for caller in listener.incoming().flatten() {
@@ -50,9 +59,10 @@ impl Cutter {
         self.address
     }
 
-    /// Cuts every connection as soon as callers have sent this many bytes from now on. Later connections pass.
-    pub fn cut_after(&self, bytes: u64) {
-        self.shared.allowance.store(bytes, Ordering::SeqCst);
+    /// Cuts every connection as soon as this side has sent so many bytes from now on, on all connections together. Later
+    /// connections pass.
+    pub fn cut_after(&self, side: Side, bytes: u64) {
+        self.shared.allowances[side as usize].store(bytes, Ordering::SeqCst);
     }
 
     /// Cuts every connection now. Later connections pass.
@@ -63,9 +73,10 @@ impl Cutter {
         self.shared.cut();
     }
 
-    /// Whether the cut that was asked for has happened.
+    /// Whether the cut that was asked for has happened. Takes back what was asked for.
     pub fn has_cut(&self) -> bool {
-        self.shared.allowance.load(Ordering::SeqCst) == u64::MAX
+        let left = self.shared.allowances.iter().map(|allowance| allowance.swap(u64::MAX, Ordering::SeqCst));
+        left.collect::<Vec<_>>() == [u64::MAX; 2]
     }
 }
 
@@ -74,19 +85,21 @@ impl Shared {
         self.open.lock().unwrap().extend([caller.try_clone().unwrap(), server.try_clone().unwrap()]);
         let (from, to) = (caller.try_clone().unwrap(), server.try_clone().unwrap());
         let counted = self.clone();
-        thread::spawn(move || copy(from, to, |bytes| counted.spend(bytes)));
+        thread::spawn(move || copy(from, to, |bytes| counted.spend(Side::Caller, bytes)));
         let (from, to) = (server.try_clone().unwrap(), caller.try_clone().unwrap());
-        thread::spawn(move || copy(from, to, |_| true));
+        let counted = self.clone();
+        thread::spawn(move || copy(from, to, |bytes| counted.spend(Side::Server, bytes)));
     }
 
     /// Whether the bytes may pass.
-    fn spend(&self, bytes: u64) -> bool {
-        let spent = self.allowance.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| match left {
+    fn spend(&self, side: Side, bytes: u64) -> bool {
+        let allowance = &self.allowances[side as usize];
+        let spent = allowance.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| match left {
             u64::MAX => None,
             left => Some(left.saturating_sub(bytes)),
         });
         if spent.is_ok_and(|left| left <= bytes) {
-            self.allowance.store(u64::MAX, Ordering::SeqCst);
+            allowance.store(u64::MAX, Ordering::SeqCst);
             self.cut();
             return false;
         }

@@ -11,10 +11,11 @@
 )]
 
 pub mod cutter;
+pub mod disk;
 pub mod moto;
 pub mod postgres;
 pub mod process;
 mod s3;
 pub mod seaweedfs;
 
-pub use self::{cutter::Cutter, moto::Moto, postgres::Postgres, seaweedfs::SeaweedFs};
+pub use self::{cutter::Cutter, disk::SmallDisk, moto::Moto, postgres::Postgres, seaweedfs::SeaweedFs};

@@ -169,6 +169,31 @@ impl Postgres {
         }
     }
 
+    /// Has it speak TLS, with a certificate of its own for this host, and starts it again. Returns the certificate, which
+    /// has signed itself, as PEM.
+    ///
+    /// # Panics
+    /// When it cannot be made.
+    pub fn speak_tls(&mut self) -> Vec<u8> {
+        let (certificate, key) = (self.dir.path().join("server.crt"), self.dir.path().join("server.key"));
+        let mut command = self.run("openssl".into());
+        command.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]);
+        command.args(["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2"]);
+        command
+            .args(["-addext", "basicConstraints=critical,CA:FALSE", "-keyout"])
+            .arg(&key)
+            .arg("-out")
+            .arg(&certificate);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "openssl: {}", String::from_utf8_lossy(&output.stderr));
+        for (setting, value) in [("ssl_cert_file", &certificate), ("ssl_key_file", &key)] {
+            self.set(setting, &value.display().to_string());
+        }
+        self.set("ssl", "on");
+        self.crash();
+        fs::read(certificate).unwrap()
+    }
+
     /// The server's version, as it tells it.
     ///
     /// # Panics
@@ -222,7 +247,11 @@ impl Postgres {
     }
 
     fn command(&self, program: &str) -> Command {
-        let mut command = Command::new(binaries().join(program));
+        self.run(binaries().join(program))
+    }
+
+    fn run(&self, program: PathBuf) -> Command {
+        let mut command = Command::new(program);
         if let Some(user) = self.user {
             user.run(&mut command);
         }
