@@ -4,6 +4,7 @@ pub mod drill;
 pub mod mini_flink;
 pub mod pipeline;
 pub mod quakes;
+pub mod timely_sink;
 
 /// Keeps the code in the README compiling and running.
 #[cfg(doctest)]

@@ -1,6 +1,6 @@
 //! The examples that tell a story and check themselves.
 
-use crate::common::{run, text};
+use crate::common::{numbers, run, text};
 
 #[test]
 fn the_quickstart_is_told_the_same_outcome_after_a_restart() {
@@ -33,5 +33,29 @@ fn the_engine_loses_nothing_in_any_scene_and_doubles_only_what_is_asked_for() {
         "All scenes went as they had to",
     ] {
         assert!(told.contains(line), "{line:?} is not in\n{told}");
+    }
+}
+
+#[test]
+fn a_dataflow_killed_with_changing_numbers_of_workers_writes_what_an_uninterrupted_one_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let args = ["--dir", "flow", "--drill", "12", "--epoch-events", "10", "--seed", "3"];
+    let output = run(env!("CARGO_BIN_EXE_timely_sink"), dir.path(), &args);
+    let told = text(&output);
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    let kills = |name| numbers(&told, name)[0];
+    assert_eq!(kills("kills at points of a transaction's life") + kills("kills at a random moment"), 12, "{told}");
+    assert!(kills("kills at points of a transaction's life") > 0, "{told}");
+    assert!(told.contains("equal to an uninterrupted run                yes"), "{told}");
+}
+
+#[test]
+fn a_dataflow_that_is_finished_does_nothing_when_it_is_run_again() {
+    let dir = tempfile::tempdir().unwrap();
+    for workers in ["3", "1"] {
+        let output = run(env!("CARGO_BIN_EXE_timely_sink"), dir.path(), &["--dir", "flow", "--workers", workers]);
+        let told = text(&output);
+        assert_eq!(output.status.code(), Some(0), "{told}");
+        assert!(told.starts_with("301 rows are in flow/out"), "{told}");
     }
 }
