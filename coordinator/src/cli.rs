@@ -4,7 +4,7 @@ use std::{
     env,
     ffi::OsString,
     fs,
-    io::{self, BufWriter},
+    io::{self, BufWriter, Write},
     net::SocketAddr,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -108,7 +108,8 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
 }
 
 fn refuse(code: u8, problem: &str) -> ExitCode {
-    eprintln!("ratifyd: {problem}");
+    // A full disk may take no log either; that must not change the exit code.
+    let _ = writeln!(io::stderr(), "ratifyd: {problem}");
     ExitCode::from(code)
 }
 

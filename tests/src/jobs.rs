@@ -4,12 +4,12 @@ use std::{
     fs::{self, File},
     os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Child, ExitStatus, Stdio},
 };
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{poll, tally};
+use crate::{around::Around, poll, tally};
 
 /// How a job is run; the program and the directory stay the same over its restarts.
 #[derive(Debug, Clone)]
@@ -54,10 +54,18 @@ impl JobSpec {
     /// # Panics
     /// When it cannot be started.
     pub fn start(&self, options: &[(&str, &str)]) -> JobProcess {
+        self.start_inside(&Around::nothing(), options)
+    }
+
+    /// Starts the job with something around it.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    pub fn start_inside(&self, around: &Around, options: &[(&str, &str)]) -> JobProcess {
         fs::create_dir_all(&self.dir).unwrap();
         let log = self.dir.join("job.log");
         let stderr = File::options().create(true).append(true).open(&log).unwrap();
-        let mut command = Command::new(&self.program);
+        let mut command = around.command(&self.program);
         command.args([self.driver, &self.url]).arg(&self.dir).arg(&self.name);
         command.args([self.records.to_string(), self.per_txn.to_string()]);
         for (name, value) in options {

@@ -4,12 +4,13 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a failure here is a failed test")]
 
-use std::time::Duration;
+use std::{fs::File, time::Duration};
 
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use ratified_tests::{
     config::Config,
     load::{Load, Mix},
+    poll,
     process::{Ratifyd, run_to_end},
     session::Session,
     tally,
@@ -120,6 +121,13 @@ async fn a_refused_configuration_is_no_start_and_names_the_key() {
 }
 
 #[tokio::test]
+async fn a_log_that_takes_no_more_changes_no_exit_code() {
+    let ratifyd = Ratifyd::stopped(&Config::new().with("max_clients", "0"));
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    assert_eq!(ratifyd.command().stderr(full).status().unwrap().code(), Some(1));
+}
+
+#[tokio::test]
 async fn a_wrong_command_line_has_an_exit_code_of_its_own() {
     let ratifyd = Ratifyd::stopped(&Config::new());
     let (status, stderr) = run_to_end(ratifyd.command().arg("--no-such-flag"));
@@ -137,9 +145,15 @@ async fn a_process_suspended_longer_than_every_timeout_judges_rightly_when_it_wa
     c.begin(4, json!({"timeoutMs": 600_000})).await.ok(201);
     c.prepare(2, json!({})).await.ok(200);
     c.prepare(3, json!({"preparedTimeoutMs": 1_000})).await.ok(200);
+    // Nothing can be observed of a suspended process; a coordinator that is not suspended tells when as much time is over.
+    let peer = Ratifyd::start(Config::new()).await;
+    let timed = Session::open(&peer.raw(), "timed", 1).await;
     ratifyd.signal(Signal::STOP);
-    // Nothing can be observed of a suspended process: that time passes is all that is needed.
-    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    timed.begin(1, json!({"timeoutMs": 1_000})).await.ok(201);
+    poll::until("the peer's transaction to time out", || async {
+        (timed.get(1).await.ok(200)["state"] == "ABORTED").then_some(())
+    })
+    .await;
     let late = tokio::spawn({
         let c = c.clone();
         async move { c.commit(1, json!({})).await }
