@@ -11,6 +11,7 @@
 pub mod answers;
 pub mod around;
 pub mod binary;
+pub mod clock;
 pub mod config;
 pub mod fiu;
 pub mod jobs;

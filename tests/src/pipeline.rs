@@ -54,6 +54,8 @@ pub struct Plan {
     pub records: u64,
     /// How many of them make a transaction.
     pub per_txn: u64,
+    /// How long a transaction may stay open, in milliseconds; the SDK's default if nothing is said.
+    pub timeout_ms: Option<u64>,
     /// Is told what is passed.
     pub places: Places,
 }
@@ -68,6 +70,7 @@ impl Plan {
             pending: dir.join("pending"),
             records: 40,
             per_txn: 10,
+            timeout_ms: None,
             places: Arc::new(|_| {}),
         }
     }
@@ -111,10 +114,11 @@ impl Plan {
 
     fn builder_of<S: TwoPhaseSink>(&self, sink: S) -> SinkBuilder<S> {
         let places = self.places.clone();
-        SinkBuilder::new(sink, self.client())
-            .pending(FileStore::new(&self.pending))
-            .first_start(true)
-            .on_point(move |point| places(name_of(point)))
+        let mut builder = SinkBuilder::new(sink, self.client());
+        if let Some(ms) = self.timeout_ms {
+            builder = builder.transaction_timeout(ms.try_into().unwrap());
+        }
+        builder.pending(FileStore::new(&self.pending)).first_start(true).on_point(move |point| places(name_of(point)))
     }
 
     /// The client's name.

@@ -85,6 +85,14 @@ impl Proxy {
         self.shared.injected.lock().unwrap().clone()
     }
 
+    /// How many calls were seen in all.
+    ///
+    /// # Panics
+    /// When a connection has panicked.
+    pub fn calls(&self) -> u64 {
+        self.shared.seen.lock().unwrap().values().sum()
+    }
+
     /// How often a call of this kind was seen.
     ///
     /// # Panics
