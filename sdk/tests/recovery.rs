@@ -3,7 +3,10 @@
 
 mod support;
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 use ratified::{
     CheckpointId, Code, CoordinatorClient, Mode, Point, RuntimeError, SinkError, Snapshot, TxnState,
@@ -131,6 +134,17 @@ async fn a_commit_that_wins_against_the_abort_of_open_is_noticed() {
     assert!(matches!(&failed, RuntimeError::Rewound { committed: c, .. } if *c == committed), "{failed}");
     assert_eq!(world.states(&client(0)).await, [TxnState::Committed, TxnState::Committing]);
     assert_eq!(world.sink.staged(), 1, "its data was not removed");
+}
+
+#[tokio::test]
+async fn whoever_keeps_committing_what_open_is_about_to_abort_is_told_of_after_ten_looks() {
+    let (world, _) = one_committed_one_prepared().await;
+    let looks = Arc::new(AtomicU64::new(0));
+    support::never_rests(&world, client(0), looks.clone());
+    let builder = world.builder().accept_rewind(true);
+    let failed = builder.open(name(), Some(CheckpointId::new(1)), []).await.map(|_| ()).unwrap_err();
+    assert!(matches!(&failed, RuntimeError::Contended { client: c } if *c == client(0)), "{failed}");
+    assert_eq!(looks.load(Ordering::Relaxed), 10);
 }
 
 #[tokio::test]
@@ -270,6 +284,7 @@ async fn at_least_once_is_visible_at_the_barrier_and_finishes_what_exactly_once_
     let mut runtime = loose.open(name(), Some(CheckpointId::new(2)), [snapshot]).await.unwrap();
     assert_eq!(world.sink.visible(), ["1", "2"]);
     runtime.write("3".into()).await.unwrap();
+    world.sink.fail("commit", SinkError::indeterminate("away for a moment"));
     assert_eq!(runtime.pre_commit(checkpoint(3)).await.unwrap(), Snapshot::default());
     assert_eq!(world.sink.visible(), ["1", "2", "3"]);
     assert_eq!(world.unfinished().await, []);

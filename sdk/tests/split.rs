@@ -3,6 +3,11 @@
 
 mod support;
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
 use ratified::{
     ClientName, Point, RuntimeError, SinkError, SinkRuntime, Snapshot, SplitRuntime, TxnState,
     protocol::{BeginRequest, CommitRequest, Incarnation, OpenRequest, Payload, PrepareRequest},
@@ -265,4 +270,29 @@ async fn an_engine_can_refuse_nothing_it_did_not_prepare() {
     let commit = CommitRequest { epoch: Some(ratified::Epoch::FIRST), ..Default::default() };
     let refused = world.client().commit(&client, id, &commit, None).await.unwrap_err();
     assert_eq!(refused.code(), Some(ratified::Code::TxnNotPrepared));
+}
+
+#[tokio::test]
+async fn whoever_keeps_committing_what_open_is_about_to_abort_is_told_of_after_ten_looks() {
+    let (world, _) = support::one_committed_one_prepared().await;
+    let (client, looks) = (support::client(0), Arc::new(AtomicU64::new(0)));
+    support::never_rests(&world, client.clone(), looks.clone());
+    let failed = world.builder().open_split(client.clone()).await.map(|_| ()).unwrap_err();
+    assert!(matches!(&failed, RuntimeError::Contended { client: c } if *c == client), "{failed}");
+    assert_eq!(looks.load(Ordering::Relaxed), 10);
+}
+
+#[tokio::test]
+async fn a_commit_that_finds_its_data_visible_is_counted() {
+    let world = World::start().await;
+    let mut runtime = first(&world).await;
+    world.sink.close_gate();
+    runtime.write("1".into()).await.unwrap();
+    let id = runtime.commit(b"one").await.unwrap().unwrap();
+    world.sink.until_called("commit 0").await;
+    assert_eq!(runtime.already_committed(), 0);
+    world.sink.show(&split(), id);
+    world.sink.open_gate();
+    runtime.flush_commits().await.unwrap();
+    assert_eq!((runtime.already_committed(), world.sink.visible()), (1, vec!["1".to_owned()]));
 }

@@ -211,3 +211,16 @@ impl<S: TwoPhaseSink> SinkBuilder<S> {
         SplitRuntime::open(self, client).await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_owner_that_is_not_named_is_host_and_process() {
+        let owner = Settings::default().owner.to_string();
+        let (host, process) = owner.rsplit_once(':').unwrap();
+        assert!(!host.is_empty() && host.trim() == host, "{owner:?}");
+        assert_eq!(process, std::process::id().to_string());
+    }
+}

@@ -248,4 +248,29 @@ mod tests {
         }
         assert_eq!(Worker::new(2, 2), None);
     }
+
+    #[test]
+    fn a_sink_is_shown_by_its_name() {
+        assert_eq!("orders-job.sink".parse::<SinkName>().unwrap().to_string(), "orders-job.sink");
+    }
+
+    #[test]
+    fn each_error_of_a_lost_transaction_is_of_its_kind() {
+        let client: ClientName = "orders-job.sink.0".parse().unwrap();
+        let txn_id = "0190f2c4-7a61-7c3e-9d0a-0d0f6b1c2e3f".parse().unwrap();
+        let aborted = |end_reason| RuntimeError::TxnAborted { client: client.clone(), txn_id, end_reason };
+        let fenced =
+            RuntimeError::Fenced { client: client.clone(), this: String::new(), current_epoch: None, owner: None };
+        for (error, lost) in [
+            (aborted(None), Some(Lost::Aborted)),
+            (aborted(Some(EndReason::Operator)), Some(Lost::Aborted)),
+            (aborted(Some(EndReason::Fenced)), Some(Lost::Fenced)),
+            (fenced, Some(Lost::Fenced)),
+            (RuntimeError::TxnExpired { client: client.clone(), txn_id }, Some(Lost::Expired)),
+            (RuntimeError::TxnNotFound { client: client.clone(), txn_id }, Some(Lost::NotFound)),
+            (RuntimeError::Interrupted, None),
+        ] {
+            assert_eq!(Lost::from_error(&error), lost, "{error}");
+        }
+    }
 }

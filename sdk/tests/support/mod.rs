@@ -4,13 +4,21 @@
 pub(crate) mod proxy;
 pub(crate) mod sink;
 
-use std::{net::SocketAddr, path::Path, time::Duration};
+use std::{
+    net::SocketAddr,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use ratified::{
-    CheckpointId, ClientName, ClientOptions, CoordinatorClient, RetryDelays, RuntimeError, SinkBuilder, SinkName,
-    SinkRuntime, Snapshot, TxnState, Worker,
+    CheckpointId, ClientName, ClientOptions, ClientQuery, CoordinatorClient, RetryDelays, RuntimeError, SinkBuilder,
+    SinkName, SinkRuntime, Snapshot, TxnQuery, TxnState, Worker,
     pending::{MemoryStore, PendingStore},
-    protocol::Txn,
+    protocol::{BeginRequest, CommitRequest, ParticipantSet, PrepareRequest, Txn},
 };
 use ratified_coordinator::{Config, Coordinator, Handle};
 use sink::TestSink;
@@ -166,4 +174,35 @@ pub(crate) async fn one_committed_one_prepared() -> (World, Snapshot) {
 /// Why an operator does what a test makes it do.
 pub(crate) fn reason() -> ratified::protocol::ShortText {
     ratified::protocol::ShortText::try_from("test".to_owned()).unwrap()
+}
+
+/// Somebody who never rests: whenever a client is fenced they commit what is PREPARED, and prepare one more. Counts how
+/// often that happened.
+pub(crate) fn never_rests(world: &World, client: ClientName, looks: Arc<AtomicU64>) {
+    fence_and_prepare(world.sink.clone(), world.client(), client, looks);
+}
+
+fn fence_and_prepare(sink: TestSink, coordinator: CoordinatorClient, client: ClientName, looks: Arc<AtomicU64>) {
+    sink.clone().on_fence(move || {
+        let (sink, coordinator, client, looks) = (sink.clone(), coordinator.clone(), client.clone(), looks.clone());
+        Box::pin(async move {
+            let look = looks.fetch_add(1, Ordering::Relaxed);
+            assert!(look < 20, "it is looked at without an end");
+            let query =
+                TxnQuery { client: Some(client.clone()), state: Some(TxnState::Prepared), ..Default::default() };
+            let prepared = coordinator.txns(&query).await.unwrap().items.remove(0);
+            coordinator.commit(&client, prepared.txn_id, &CommitRequest::default(), None).await.unwrap();
+            let id = format!("fff0f2c4-7a61-7c3e-9d0a-{look:012x}").parse().unwrap();
+            sink.plant(&client, id);
+            let query = ClientQuery { prefix: Some(client.to_string()), ..Default::default() };
+            let epoch = Some(coordinator.clients(&query).await.unwrap().items[0].epoch);
+            let participants = ParticipantSet::try_from(vec![(&client).into()]).unwrap();
+            let begin = BeginRequest { epoch, participants, ..Default::default() };
+            coordinator.begin(&client, id, &begin).await.unwrap();
+            let (checkpoint_id, payload) = (prepared.checkpoint_id, prepared.payload);
+            let prepare = PrepareRequest { epoch, checkpoint_id, payload, prepared_timeout_ms: None };
+            coordinator.prepare(&client, id, &prepare).await.unwrap();
+            fence_and_prepare(sink, coordinator, client, looks);
+        })
+    });
 }

@@ -87,6 +87,14 @@ impl TestSink {
         self.world.lock().unwrap().staged.insert((client.clone(), id), vec!["planted".to_owned()]);
     }
 
+    /// Makes visible what is staged, as a commit does whose answer is lost.
+    pub(crate) fn show(&self, client: &ClientName, id: TxnId) {
+        let mut world = self.world.lock().unwrap();
+        let key = (client.clone(), id);
+        let records = world.staged.remove(&key).unwrap();
+        world.visible.push((key, records));
+    }
+
     /// Takes away what is staged, as a careless operator would.
     pub(crate) fn lose_staged(&self) {
         self.world.lock().unwrap().staged.clear();
