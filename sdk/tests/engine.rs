@@ -3,7 +3,7 @@
 
 mod support;
 
-use ratified::{Barrier, CheckpointId, RuntimeError, SinkError, Snapshot, TxnState};
+use ratified::{Barrier, CheckpointId, Code, RuntimeError, SinkError, Snapshot, TxnState, protocol::Outcome};
 use support::{World, checkpoint, client, completed};
 
 #[tokio::test]
@@ -332,4 +332,36 @@ async fn a_call_that_was_dropped_half_way_stops_the_runtime() {
     }
     let stopped = runtime.write("2".into()).await.unwrap_err();
     assert!(matches!(stopped, RuntimeError::Interrupted), "{stopped}");
+}
+
+#[tokio::test]
+async fn an_acknowledgement_of_what_is_forgotten_meanwhile_is_not_an_error() {
+    let world = World::with(|config| {
+        config.limits.persist_count = 1;
+        config.limits.max_outcomes_per_client = 1;
+    })
+    .await;
+    let mut runtime = world.first().await;
+    world.sink.close_gate();
+    runtime.write("1".into()).await.unwrap();
+    runtime.pre_commit(checkpoint(1)).await.unwrap();
+    runtime.checkpoint_completed(completed(1)).unwrap();
+    world.sink.until_called("commit 0").await;
+    // An operator gives the sink up and takes it back: nobody waits for the first commit any more.
+    let (coordinator, sink) = (world.client(), (&client(0)).into());
+    coordinator.retire(&sink, support::reason()).await.unwrap();
+    coordinator.reinstate(&sink, None).await.unwrap();
+    runtime.write("2".into()).await.unwrap();
+    runtime.pre_commit(checkpoint(2)).await.unwrap();
+    // The second commit, decided and acknowledged by somebody else, leaves no room for the first one's outcome.
+    let id = world.sink.ids(&client(0))[1];
+    coordinator.commit(&client(0), id, &Default::default(), None).await.unwrap();
+    coordinator.ack(&client(0), id, &sink, Outcome::Committed).await.unwrap();
+    let first = world.sink.ids(&client(0))[0];
+    let forgotten = coordinator.get(&client(0), first, None).await.unwrap_err();
+    assert_eq!(forgotten.code(), Some(Code::OutcomeExpired));
+    world.sink.open_gate();
+    runtime.checkpoint_completed(completed(2)).unwrap();
+    runtime.flush_commits().await.unwrap();
+    assert_eq!(world.sink.visible(), ["1", "2"]);
 }

@@ -210,3 +210,36 @@ impl RuntimeError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ratified_protocol::Problem;
+
+    use super::*;
+
+    #[test]
+    fn each_refusal_is_told_as_what_it_means_for_the_job() {
+        let client: ClientName = "job.0".parse().unwrap();
+        let txn_id = "0190f2c4-7a61-7c3e-9d0a-0d0f6b1c2e3f".parse().unwrap();
+        let refused = |code| ClientError::Refused(Box::new(Problem::new(code, "because")));
+        let about_txn = |code| RuntimeError::about_txn(&client, txn_id, refused(code)).to_string();
+        let about_client = |code| RuntimeError::about_client(&client, refused(code)).to_string();
+        let aborted = "0190f2c4-7a61-7c3e-9d0a-0d0f6b1c2e3f of job.0 was aborted (not told): its records are lost unless \
+                       they are read again";
+        let unknown = "the coordinator does not know 0190f2c4-7a61-7c3e-9d0a-0d0f6b1c2e3f of job.0";
+        assert_eq!(about_txn(Code::OutcomeAborted), aborted);
+        let expired = "the outcome of 0190f2c4-7a61-7c3e-9d0a-0d0f6b1c2e3f of job.0 is no longer kept";
+        assert_eq!(about_txn(Code::OutcomeExpired), expired);
+        assert_eq!(about_txn(Code::TxnNotFound), unknown);
+        assert_eq!(about_txn(Code::ClientNotFound), unknown);
+        for about in [&about_txn as &dyn Fn(Code) -> String, &about_client] {
+            assert_eq!(about(Code::EpochUnknown), "the coordinator has forgotten the epoch of job.0");
+            let fenced = "job.0 of  was opened by a newer owner: not told, epoch not told";
+            assert_eq!(about(Code::Fenced), fenced, "who this is is added where it is known");
+            assert_eq!(about(Code::TooManyOpen), refused(Code::TooManyOpen).to_string());
+        }
+        let lost = "the coordinator does not know job.0: its store may be lost, or this is a first start that was not \
+                    declared";
+        assert_eq!(about_client(Code::ClientNotFound), lost);
+    }
+}

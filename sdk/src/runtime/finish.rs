@@ -210,3 +210,39 @@ fn collect_commits(raised: &[Raised], named: &[SnapshotElement]) -> BTreeMap<(Tx
     }
     to_commit
 }
+
+#[cfg(test)]
+mod tests {
+    use ratified_protocol::{Epoch, StoreId};
+
+    use super::*;
+    use crate::{
+        pending::{MemoryStore, PendingStore},
+        runtime::interval::Owned,
+        sink::Slot,
+    };
+
+    fn element(client: &str, last: u8) -> SnapshotElement {
+        SnapshotElement {
+            store: StoreId { cluster_id: uuid::Uuid::from_bytes([9; 16]), loads: 1 },
+            client: client.parse().unwrap(),
+            slot: Slot::new(0),
+            txn_id: TxnId::from_bytes([0, 0, 0, 0, 0, 0, 0x70, 0, 0x80, 0, 0, 0, 0, 0, 0, last]).unwrap(),
+            epoch: Epoch::new(7),
+            checkpoint: CheckpointId::new(1),
+            handle: Vec::new(),
+        }
+    }
+
+    /// Fencing in the sink goes by the epoch: with an older one an owner would be fenced by its own `open`.
+    #[tokio::test]
+    async fn what_a_snapshot_names_is_committed_with_the_raised_epoch_of_its_client() {
+        let client: ClientName = "job.0".parse().unwrap();
+        let log = MemoryStore::new().open(&client).await.unwrap();
+        let owned = Owned { client, slot: Slot::new(0), epoch: Epoch::new(9), log };
+        let raised = [Raised { owned, unfinished: Vec::new(), last_committed: None, floors: Vec::new() }];
+        let commits = collect_commits(&raised, &[element("job.1", 1), element("job.0", 2)]);
+        let epochs: Vec<_> = commits.values().map(|c| (c.txn.client.to_string(), c.txn.epoch.as_u64())).collect();
+        assert_eq!(epochs, [("job.1".to_owned(), 7), ("job.0".to_owned(), 9)]);
+    }
+}
