@@ -365,3 +365,19 @@ async fn an_acknowledgement_of_what_is_forgotten_meanwhile_is_not_an_error() {
     runtime.flush_commits().await.unwrap();
     assert_eq!(world.sink.visible(), ["1", "2"]);
 }
+
+#[tokio::test]
+async fn the_pending_store_learns_of_a_restart_of_the_coordinator() {
+    let mut world = World::start().await;
+    let mut runtime = world.first().await;
+    let log = support::log_of(&world.pending, &client(0)).await;
+    runtime.write("1".into()).await.unwrap();
+    let before = log.contents().store_id.unwrap();
+    world.stop_coordinator().await;
+    world.start_coordinator().await;
+    runtime.pre_commit(checkpoint(1)).await.unwrap();
+    runtime.write("2".into()).await.unwrap();
+    let after = log.contents().store_id.unwrap();
+    assert_eq!((after.cluster_id, after.loads), (before.cluster_id, before.loads + 1));
+    drop(runtime);
+}
