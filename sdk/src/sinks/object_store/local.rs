@@ -23,7 +23,7 @@ use super::{
     names::{Layout, ObjectKey},
 };
 use crate::{
-    error::SinkError,
+    error::{Cause, SinkError},
     sink::TxnContext,
     sinks::file::{Found, IoAt, at, blocking, compare},
 };
@@ -69,7 +69,7 @@ impl Disk {
     /// Makes an applied outcome last. A failure is final for this sink.
     fn sync_outcome(&self, from: &FsPath) -> Result<(), SinkError> {
         self.sync_up(from).or_else(|error| {
-            let _ = self.failed_sync.set(crate::error::Cause::new(error).to_string());
+            let _ = self.failed_sync.set(Cause::new(error).to_string());
             self.check_usable()
         })
     }
@@ -146,6 +146,11 @@ impl Backend for Local {
         match self.disk.store.rename(&from, &key.path()).await {
             Ok(()) => Ok(true),
             Err(StoreError::NotFound { .. }) => self.shown_by_another(file).await,
+            // A rename that failed although it was done could not be synced: asking for the sync again proves nothing.
+            Err(error) if self.look(file).await? == Found::Same => {
+                let _ = self.disk.failed_sync.set(Cause::new(error).to_string());
+                self.disk.check_usable().map(|()| true)
+            }
             Err(error) => Err(failed("rename", &from)(error)),
         }
     }

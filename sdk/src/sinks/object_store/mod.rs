@@ -16,7 +16,8 @@
 //! any process can complete it: `commit` does. The upload is begun with the first part, and its parts are sent while
 //! records are written; before its first part a *marker* names it under `_ratified/`, so that what a crash left behind
 //! is found and ended by the next `open`. A crash between the two leaves an upload without parts, which costs nothing and
-//! which nobody can list through this crate; a lifecycle rule of the bucket removes it.
+//! which nobody can list through this crate; a lifecycle rule of the bucket removes it, and parts of a dying process that
+//! arrive after the abort of their upload, too.
 //!
 //! Whether a file is committed is decided by looking at its object, never by what the store answers: the object's metadata
 //! names the upload that made it (`ratified-mark`), and its length is compared. An object that is neither there nor staged

@@ -127,7 +127,11 @@ impl<S: ObjectStore + MultipartStore> Backend for Multipart<S> {
         let marker = Marker { version: MARKER_VERSION, key: key.clone(), upload: bounded(&id)?.to_owned() };
         let content = serde_json::to_vec(&marker).map_err(SinkError::rejected)?;
         self.steps.pass(&ObjectStep::PutMarker { key: &name })?;
-        self.store.put(&key.staged(client), content.into()).await.map_err(failed("write the marker of", key))?;
+        if let Err(error) = self.store.put(&key.staged(client), content.into()).await {
+            // As much as can be done: without its marker only a lifecycle rule finds it.
+            let _ = self.abort_upload(key, &id).await;
+            return Err(failed("write the marker of", key)(error));
+        }
         let upload = MultipartUpload {
             store: self.store.clone(),
             steps: self.steps.clone(),
