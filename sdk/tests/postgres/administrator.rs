@@ -76,14 +76,15 @@ async fn transactions_of_others_are_neither_listed_nor_touched() {
     let (committer, mut writer) = open(&place.sink(Staging::Prepared)).await;
     stage(&mut writer, &txn(1), &[1]).await;
     let own = place.prepared();
-    let other_sink = own.replace(&place.name, "other");
-    let other_client = format!("{own}0");
+    let other_id = own.replace(&txn(1).txn_id.to_string(), &txn(7).txn_id.to_string());
+    let other_sink = other_id.replace(&place.name, "other");
+    let other_client = format!("{other_id}0");
     for gid in ["anything", &other_sink, &other_client] {
         place.server.sql(&format!("BEGIN; CREATE TABLE t{} (); PREPARE TRANSACTION '{gid}'", gid.len()));
     }
     place.server.sql("CREATE DATABASE elsewhere");
     assert_eq!(committer.list_staged(&client()).await.unwrap(), [txn(1).txn_id]);
-    for n in [1, 2] {
+    for n in [1, 2, 7] {
         committer.abort(&txn(n), None).await.unwrap();
     }
     let left: Vec<String> = place.prepared().lines().map(str::to_owned).collect();
