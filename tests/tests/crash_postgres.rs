@@ -206,7 +206,11 @@ async fn a_job_that_wakes_up_late_is_fenced_and_leaves_nothing_behind() {
                 site.check(&case).await;
                 zombie.signal(Signal::CONT);
                 tally::fault("SIGSTOP job");
-                assert_eq!(zombie.wait().await, Ended::Failed, "{}", case.what);
+                let ended = zombie.wait().await;
+                // Commits overlap with the writing of what follows: at one the writer may have been done, and all that is
+                // left to do is what the successor has done.
+                let may_be_done = place.starts_with("pg_commit") && ended == Ended::Finished;
+                assert!(ended == Ended::Failed || may_be_done, "{}: {ended:?}", case.what);
                 // No later owner has to come: nothing that it does can be staged.
                 site.check(&case).await;
             }
