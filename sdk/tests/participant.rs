@@ -50,6 +50,11 @@ async fn flushed(participant: &Participant<TestSink>, name: &str, id: TxnId) -> 
     branch
 }
 
+/// Why it stopped; a participant that goes on instead is a failure, not a test without an end.
+async fn failed(participant: &Participant<TestSink>) -> ParticipantError {
+    tokio::time::timeout(Duration::from_secs(60), participant.failed()).await.expect("the participant has to stop")
+}
+
 async fn state(world: &World, name: &str, id: TxnId) -> TxnState {
     world.client().get(&client(name), id, None).await.unwrap().state
 }
@@ -109,7 +114,7 @@ async fn a_refusal_while_it_runs_is_told_by_every_later_call() {
     flushed(&participant, "a", a).await;
     world.sink.fail("commit", SinkError::rejected("no such table"));
     decide(&world, "a", a, Outcome::Committed).await;
-    let error = participant.failed().await.to_string();
+    let error = failed(&participant).await.to_string();
     assert_eq!(error, "sink.commit: the sink refused: no such table");
     assert_eq!(participant.until_idle().await.unwrap_err().to_string(), error);
     assert_eq!(participant.join(&client("b"), b, Epoch::FIRST).await.unwrap_err().to_string(), error);
@@ -139,7 +144,7 @@ async fn a_commit_before_the_flush_is_loud_and_shows_nothing() {
     let branch = participant.join(&client("a"), id, Epoch::FIRST).await.unwrap();
     branch.write(vec!["1".into()]).await.unwrap();
     decide(&world, "a", id, Outcome::Committed).await;
-    let error = participant.failed().await;
+    let error = failed(&participant).await;
     assert!(matches!(error, ParticipantError::NotFlushed { txn_id, .. } if txn_id == id), "{error}");
     assert_eq!((world.sink.visible().len(), state(&world, "a", id).await), (0, TxnState::Committing));
 }
