@@ -52,7 +52,7 @@ async fn flushed(participant: &Participant<TestSink>, name: &str, id: TxnId) -> 
 
 /// Why it stopped; a participant that goes on instead is a failure, not a test without an end.
 async fn failed(participant: &Participant<TestSink>) -> ParticipantError {
-    tokio::time::timeout(Duration::from_secs(60), participant.failed()).await.expect("the participant has to stop")
+    tokio::time::timeout(Duration::from_secs(60), participant.failed()).await.unwrap()
 }
 
 async fn state(world: &World, name: &str, id: TxnId) -> TxnState {
