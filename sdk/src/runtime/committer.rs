@@ -89,9 +89,9 @@ impl<H: Send + Sync + 'static> Committer<H> {
     pub(crate) fn enqueue(&self, endings: impl IntoIterator<Item = Ending<H>>) {
         let mut queued = self.queue.lock();
         queued.extend(endings.into_iter().map(|ending| (ending.txn.txn_id, Arc::new(ending))));
-        let count = queued.len();
+        // Told under the lock: else a count from before could come last, and a flush would not wait for these.
+        self.queue.status.update(|progress| progress.ending = queued.len());
         drop(queued);
-        self.queue.status.update(|progress| progress.ending = count);
         self.queue.wake.notify_one();
     }
 
@@ -113,10 +113,8 @@ impl<H> Queue<H> {
     fn finished(&self, id: TxnId) {
         let mut queued = self.lock();
         queued.remove(&id);
-        let count = queued.len();
-        drop(queued);
         self.status.update(|progress| {
-            progress.ending = count;
+            progress.ending = queued.len();
             progress.finished = Some(id);
         });
     }
