@@ -72,7 +72,7 @@ impl<H: Send + Sync + 'static> Committer<H> {
         C: SinkCommitter<Handle = H>,
     {
         let status = env.status.clone();
-        let queue = Arc::new(Queue { endings: Mutex::default(), wake: Notify::new(), status: status.clone() });
+        let queue = Arc::new(Queue::new(status.clone()));
         let work = run(queue.clone(), env, log);
         let task = OwnedTask::spawn(async move {
             let finished = tokio::select! {
@@ -87,12 +87,7 @@ impl<H: Send + Sync + 'static> Committer<H> {
 
     /// Hands over transactions to be finished.
     pub(crate) fn enqueue(&self, endings: impl IntoIterator<Item = Ending<H>>) {
-        let mut queued = self.queue.lock();
-        queued.extend(endings.into_iter().map(|ending| (ending.txn.txn_id, Arc::new(ending))));
-        // Told under the lock: else a count from before could come last, and a flush would not wait for these.
-        self.queue.status.update(|progress| progress.ending = queued.len());
-        drop(queued);
-        self.queue.wake.notify_one();
+        self.queue.enqueue(endings);
     }
 
     /// What is not finished, ascending.
@@ -102,12 +97,25 @@ impl<H: Send + Sync + 'static> Committer<H> {
 }
 
 impl<H> Queue<H> {
+    fn new(status: Status) -> Self {
+        Self { endings: Mutex::default(), wake: Notify::new(), status }
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<TxnId, Arc<Ending<H>>>> {
         self.endings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn first(&self) -> Option<Arc<Ending<H>>> {
         self.lock().values().next().cloned()
+    }
+
+    fn enqueue(&self, endings: impl IntoIterator<Item = Ending<H>>) {
+        let mut queued = self.lock();
+        queued.extend(endings.into_iter().map(|ending| (ending.txn.txn_id, Arc::new(ending))));
+        // Told under the lock: else a count from before could come last, and a flush would not wait for these.
+        self.status.update(|progress| progress.ending = queued.len());
+        drop(queued);
+        self.wake.notify_one();
     }
 
     fn finished(&self, id: TxnId) {
@@ -167,4 +175,49 @@ async fn finish<C: SinkCommitter>(
     env.observer.pass(Point::Acked);
     log.remove(txn.txn_id).await?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use ratified_protocol::Epoch;
+
+    use super::*;
+
+    fn id(number: usize) -> TxnId {
+        format!("01920000-0000-7000-8000-{number:012x}").parse().unwrap()
+    }
+
+    fn ending(number: usize) -> Ending<()> {
+        let txn = TxnContext::new("job.0".parse().unwrap(), id(number), Epoch::new(1));
+        Ending { txn, handle: (), encoded: Vec::new(), is_decided: false, timer: PendingTimer::start() }
+    }
+
+    /// With a count that is older than the queue `flush_commits` returns before the last commit, and a job ends with its
+    /// last transaction prepared.
+    #[test]
+    fn the_count_that_is_told_is_that_of_the_queue_at_every_instant() {
+        const ROUNDS: usize = 10_000;
+        let queue = Queue::new(Status::default());
+        let work = |first: usize| {
+            for number in first..first + ROUNDS {
+                queue.enqueue([ending(number)]);
+                queue.finished(id(number));
+            }
+        };
+        let mut wrong = BTreeSet::new();
+        std::thread::scope(|threads| {
+            let working = [0, ROUNDS].map(|first| threads.spawn(move || work(first)));
+            while !working.iter().all(|thread| thread.is_finished()) {
+                let queued = queue.lock();
+                let told = queue.status.now().ending;
+                if told != queued.len() {
+                    wrong.insert((told, queued.len()));
+                }
+            }
+        });
+        assert_eq!(wrong, BTreeSet::new(), "(told, queued)");
+        assert_eq!(queue.status.now().ending, 0);
+    }
 }
