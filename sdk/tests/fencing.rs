@@ -8,7 +8,11 @@ use ratified::{
     pending::FileStore,
     protocol::{Incarnation, OpenRequest, ShortText, TimeoutMs},
 };
-use support::{World, checkpoint, client, completed, name, sink::TestSink};
+use support::{
+    World, checkpoint, client, client_at, completed, name,
+    proxy::{Mischief, Proxy},
+    sink::TestSink,
+};
 
 fn text(text: &str) -> ShortText {
     ShortText::try_from(text.to_owned()).unwrap()
@@ -53,6 +57,20 @@ async fn an_old_owner_that_wakes_and_prepares_is_told_both_names() {
     write_and_commit(&mut new, "1", 1).await;
     assert_eq!(world.sink.visible(), ["1"]);
     assert_eq!(world.states(&client(0)).await, [TxnState::Aborted, TxnState::Committed]);
+}
+
+#[tokio::test]
+async fn the_new_owner_is_named_among_more_clients_than_a_page_lists() {
+    let world = World::start().await;
+    for number in 0..50 {
+        let open = OpenRequest { incarnation: Incarnation::new(uuid::Uuid::new_v4()), owner: None, create: true };
+        world.client().open(&format!("a.{number}").parse().unwrap(), &open).await.unwrap();
+    }
+    let mut old = world.builder().first_start(true).owner(text("old:1")).open(name(), None, []).await.unwrap();
+    old.write("stale".into()).await.unwrap();
+    let new = world.builder().owner(text("new:2")).open(name(), Some(CheckpointId::new(0)), []).await;
+    names_both(&old.pre_commit(checkpoint(1)).await.unwrap_err());
+    drop(new.unwrap());
 }
 
 #[tokio::test]
@@ -174,6 +192,31 @@ async fn keep_alives_hold_a_transaction_open_far_beyond_its_timeout() {
     runtime.checkpoint_completed(completed(1)).unwrap();
     runtime.flush_commits().await.unwrap();
     assert_eq!(world.sink.visible(), ["1"]);
+}
+
+/// A renewal that is lost is asked for again at once, and not after another period: three periods are the timeout.
+#[tokio::test]
+async fn keep_alives_that_are_lost_three_times_in_a_row_hold_a_transaction_open() {
+    let world = World::start().await;
+    let proxy = Proxy::start(world.addr()).await;
+    proxy.plan("/keep-alive ", Mischief::LoseRequest, 3);
+    let builder = world.builder_at(client_at(proxy.addr)).first_start(true);
+    let builder = builder.transaction_timeout(TimeoutMs::try_from(3000).unwrap());
+    let mut runtime = builder.open(name(), None, []).await.unwrap();
+    runtime.write("1".into()).await.unwrap();
+    let id = world.sink.ids(&client(0))[0];
+    let mut last = u64::MAX;
+    loop {
+        let txn = world.client().get(&client(0), id, None).await.unwrap();
+        assert_eq!(txn.state, TxnState::Open);
+        let left = txn.deadline_in_ms.unwrap();
+        if left > last {
+            break;
+        }
+        last = left;
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    assert!(proxy.is_spent());
 }
 
 #[tokio::test]

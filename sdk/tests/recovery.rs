@@ -9,11 +9,14 @@ use std::sync::{
 };
 
 use ratified::{
-    CheckpointId, Code, CoordinatorClient, Mode, Point, RuntimeError, SinkError, Snapshot, TxnState,
+    CheckpointId, Code, CoordinatorClient, Epoch, Mode, Outcome, Point, RuntimeError, SinkError, Snapshot, TxnState,
     pending::{FileStore, MemoryStore, PendingStore},
-    protocol::{BatchItem, BatchOp, BatchRequest, BeginRequest, PrepareRequest, Resolution},
+    protocol::{BatchItem, BatchOp, BatchRequest, BeginRequest, EpochRequest, PrepareRequest, Resolution},
 };
-use support::{World, checkpoint, client, completed, log_of, name, one_committed_one_prepared, reason};
+use support::{
+    World, checkpoint, client, completed, log_of, name, one_committed_one_prepared, one_committed_one_prepared_with,
+    reason,
+};
 
 #[tokio::test]
 async fn prepared_for_a_checkpoint_that_never_completed_is_aborted_and_read_again() {
@@ -227,7 +230,7 @@ async fn new_ids_are_above_every_id_the_coordinator_has_seen() {
     let world = World::start().await;
     drop(world.first().await);
     let far = "fff0f2c4-7a61-7c3e-9d0a-0d0f6b1c2e3f".parse().unwrap();
-    let begin = ratified::protocol::BeginRequest { epoch: Some(ratified::Epoch::FIRST), ..Default::default() };
+    let begin = ratified::protocol::BeginRequest { epoch: Some(Epoch::FIRST), ..Default::default() };
     world.client().begin(&client(0), far, &begin).await.unwrap();
     let mut runtime = world.restore(0, Snapshot::default()).await.unwrap();
     runtime.write("1".into()).await.unwrap();
@@ -250,11 +253,76 @@ async fn open_says_what_is_left_at_its_deadline_and_may_be_repeated() {
 }
 
 #[tokio::test]
+async fn open_does_not_call_left_what_it_has_finished() {
+    let (world, snapshot) = one_committed_one_prepared().await;
+    let id = "fff0f2c4-7a61-7c3e-9d0a-0d0f6b1c2e3f".parse().unwrap();
+    let participants = vec![(&client(0)).into()].try_into().unwrap();
+    let begin = BeginRequest { epoch: Some(Epoch::FIRST), participants, ..Default::default() };
+    world.client().begin(&client(0), id, &begin).await.unwrap();
+    for _ in 0..10_000 {
+        world.sink.fail("abort", SinkError::indeterminate("away"));
+    }
+    let hurried = world.builder().open_deadline(std::time::Duration::from_millis(500));
+    let failed = hurried.open(name(), Some(CheckpointId::new(2)), [snapshot]).await.map(|_| ()).unwrap_err();
+    assert!(matches!(&failed, RuntimeError::OpenIncomplete { left, .. } if *left == [(client(0), id)]), "{failed}");
+    assert_eq!(world.sink.visible(), ["1", "2"]);
+}
+
+#[tokio::test]
+async fn what_was_ended_and_forgotten_behind_opens_back_is_told_and_the_next_open_goes_on() {
+    let (world, _) = one_committed_one_prepared_with(|config| {
+        config.limits.persist_count = 1;
+        config.limits.max_outcomes_per_client = 1;
+        config.limits.gc_retention_ms = 0;
+    })
+    .await;
+    let id = world.sink.ids(&client(0))[1];
+    let coordinator = world.client();
+    world.sink.on_fence(move || {
+        let coordinator = coordinator.clone();
+        Box::pin(async move {
+            coordinator.resolve(&client(0), id, Resolution::Abort, reason(), None).await.unwrap();
+            coordinator.ack(&client(0), id, &(&client(0)).into(), Outcome::Aborted).await.unwrap();
+            let later = "fff0f2c4-7a61-7c3e-9d0a-0d0f6b1c2e3f".parse().unwrap();
+            let epoch = Some(Epoch::new(2));
+            let begin = BeginRequest { epoch, ..Default::default() };
+            coordinator.begin(&client(0), later, &begin).await.unwrap();
+            coordinator.abort(&client(0), later, &EpochRequest { epoch }, None).await.unwrap();
+        })
+    });
+    let failed = world.restore(1, Snapshot::default()).await.map(|_| ()).unwrap_err();
+    assert!(matches!(failed, RuntimeError::TxnExpired { txn_id, .. } if txn_id == id), "{failed}");
+    let runtime = world.restore(1, Snapshot::default()).await.unwrap();
+    assert_eq!(runtime.report().unaccounted, [(client(0), id)]);
+}
+
+#[tokio::test]
+async fn an_acknowledgement_that_is_refused_is_told() {
+    let (world, snapshot) = one_committed_one_prepared().await;
+    let coordinator = world.client();
+    let prepared = coordinator.get(&client(0), world.sink.ids(&client(0))[1], None).await.unwrap();
+    // Decided and not applied, and not the sink's to acknowledge: only somebody else takes part in it.
+    let id = "fff0f2c4-7a61-7c3e-9d0a-0d0f6b1c2e3f".parse().unwrap();
+    let epoch = Some(Epoch::FIRST);
+    let participants = vec!["elsewhere".parse().unwrap()].try_into().unwrap();
+    let begin = BeginRequest { epoch, participants, ..Default::default() };
+    coordinator.begin(&client(0), id, &begin).await.unwrap();
+    let (checkpoint_id, payload) = (prepared.checkpoint_id, prepared.payload);
+    let prepare = PrepareRequest { epoch, checkpoint_id, payload, prepared_timeout_ms: None };
+    coordinator.prepare(&client(0), id, &prepare).await.unwrap();
+    coordinator.commit(&client(0), id, &Default::default(), None).await.unwrap();
+    world.sink.plant(&client(0), id);
+    let failed = world.restore(2, snapshot).await.map(|_| ()).unwrap_err();
+    assert!(failed.to_string().contains("job.sink.0 is not a participant of this transaction"), "{failed}");
+    assert_eq!(coordinator.get(&client(0), id, None).await.unwrap().state, TxnState::Committing);
+}
+
+#[tokio::test]
 async fn more_unfinished_transactions_than_one_answer_tells_are_all_finished() {
     let world = World::start().await;
     drop(world.first().await);
     let coordinator = world.client();
-    let epoch = Some(ratified::Epoch::FIRST);
+    let epoch = Some(Epoch::FIRST);
     let checkpoint_id = Some(CheckpointId::new(1));
     for half in 0..2_u128 {
         let items = (0..505_u128).flat_map(|number| {
@@ -327,7 +395,7 @@ async fn every_typed_call_of_the_client_is_understood() {
     assert_eq!(undecided.code(), Some(Code::InvalidTxnState));
     let participant = (&client(0)).into();
     assert_eq!(coordinator.decisions(&participant, None, None).await.unwrap().decisions, []);
-    let begun = coordinator.register(&client(0), ids[1], &participant, ratified::Epoch::FIRST).await.unwrap();
+    let begun = coordinator.register(&client(0), ids[1], &participant, Epoch::FIRST).await.unwrap();
     assert_eq!(begun.state, TxnState::Prepared);
     assert!(coordinator.retire(&participant, reason()).await.unwrap().retired);
     assert!(!coordinator.reinstate(&participant, None).await.unwrap().retired);

@@ -194,6 +194,22 @@ mod tests {
         Ending { txn, handle: (), encoded: Vec::new(), is_decided: false, timer: PendingTimer::start() }
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn the_age_of_the_oldest_pending_transaction_grows_while_nothing_happens() {
+        let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
+        let told = recorder.handle();
+        let _kept = ::metrics::set_default_local_recorder(&recorder);
+        let _pending = PendingTimer::start();
+        let late = REFRESH_PERIOD + Duration::from_millis(1);
+        let _ = tokio::time::timeout(late, keep_ages_fresh()).await;
+        // Other tests of the process may have older ones.
+        let age = told
+            .render()
+            .lines()
+            .find_map(|line| line.strip_prefix("ratified_sdk_oldest_pending_age_seconds ").map(str::to_owned));
+        assert!(age.unwrap().parse::<f64>().unwrap() >= 5.0);
+    }
+
     /// With a count that is older than the queue `flush_commits` returns before the last commit, and a job ends with its
     /// last transaction prepared.
     #[test]

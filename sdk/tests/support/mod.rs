@@ -159,7 +159,12 @@ pub(crate) async fn log_of(
 
 /// A world in which checkpoint 1 is completed and committed, and a transaction of checkpoint 2 is prepared.
 pub(crate) async fn one_committed_one_prepared() -> (World, Snapshot) {
-    let world = World::start().await;
+    one_committed_one_prepared_with(|_| {}).await
+}
+
+/// The same, with another configuration of the coordinator.
+pub(crate) async fn one_committed_one_prepared_with(change: impl FnOnce(&mut Config)) -> (World, Snapshot) {
+    let world = World::with(change).await;
     let mut runtime = world.first().await;
     runtime.write("1".into()).await.unwrap();
     runtime.pre_commit(checkpoint(1)).await.unwrap();
