@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use axum::Router;
+use axum::{Router, http::HeaderValue};
 use ratified_protocol::{Code, Problem, StoreId};
 
 use super::body::Budget;
@@ -25,9 +25,17 @@ impl RequestLimits {
     }
 }
 
+/// What there is once the load is done.
+#[derive(Debug)]
+struct Serving {
+    inbox: Arc<Inbox>,
+    store_id: StoreId,
+    store_header: Option<HeaderValue>,
+}
+
 #[derive(Debug)]
 struct Shared {
-    serving: OnceLock<(Arc<Inbox>, StoreId)>,
+    serving: OnceLock<Serving>,
     closed: OnceLock<Code>,
     limits: RequestLimits,
     budget: Budget,
@@ -56,7 +64,8 @@ impl Frontend {
 
     /// The load is done: requests go to this inbox from now on. Only the first call counts.
     pub fn open(&self, inbox: Arc<Inbox>, store_id: StoreId) {
-        let _ = self.0.serving.set((inbox, store_id));
+        let store_header = HeaderValue::try_from(store_id.to_string()).ok();
+        let _ = self.0.serving.set(Serving { inbox, store_id, store_header });
         // Closing looks for an inbox after it has left its code, so that one of the two always sees the other.
         if let Some(code) = self.0.closed.get() {
             self.close(*code);
@@ -66,8 +75,8 @@ impl Frontend {
     /// Nothing more is served; this code says why. Only the first call counts.
     pub fn close(&self, code: Code) {
         let _ = self.0.closed.set(code);
-        if let Some((inbox, _)) = self.0.serving.get() {
-            inbox.close(code);
+        if let Some(serving) = self.0.serving.get() {
+            serving.inbox.close(code);
         }
     }
 
@@ -78,7 +87,12 @@ impl Frontend {
 
     /// Which store answers, once it is loaded.
     pub fn store_id(&self) -> Option<StoreId> {
-        self.0.serving.get().map(|(_, id)| *id)
+        self.0.serving.get().map(|serving| serving.store_id)
+    }
+
+    /// The same, as the value of a header.
+    pub(super) fn store_header(&self) -> Option<&HeaderValue> {
+        self.0.serving.get().and_then(|serving| serving.store_header.as_ref())
     }
 
     pub(super) fn limits(&self) -> &RequestLimits {
@@ -94,12 +108,12 @@ impl Frontend {
             return Err(super::closed(*code));
         }
         let loading = || Problem::new(Code::CoordinatorLoading, "what is stored is still being read back");
-        self.0.serving.get().map(|(inbox, _)| inbox).ok_or_else(loading)
+        self.0.serving.get().map(|serving| &serving.inbox).ok_or_else(loading)
     }
 
     /// The numbers as they are now; those of the last time when the writer has ended.
     pub(super) async fn render_metrics(&self) -> String {
-        if let Some((inbox, _)) = self.0.serving.get()
+        if let Some(Serving { inbox, .. }) = self.0.serving.get()
             && let Ok((stats, gauges)) = inbox.probe().await
         {
             self.0.metrics.observe(&stats, &gauges, inbox.len());

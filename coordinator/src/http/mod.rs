@@ -68,9 +68,8 @@ async fn no_such_path(request: Request) -> Response {
 async fn sign(frontend: Frontend, mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    let store = frontend.store_id().and_then(|id| HeaderValue::try_from(id.to_string()).ok());
-    if let Some(store) = store {
-        headers.insert(STORE_HEADER, store);
+    if let Some(store) = frontend.store_header() {
+        headers.insert(STORE_HEADER, store.clone());
     }
     response
 }

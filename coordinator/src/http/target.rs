@@ -91,7 +91,10 @@ impl Target {
 }
 
 fn pairs(query: Option<&str>) -> Result<Vec<(String, String)>, Problem> {
-    let uri = axum::http::Uri::builder().path_and_query(format!("/?{}", query.unwrap_or_default()));
+    let Some(query) = query else {
+        return Ok(Vec::new());
+    };
+    let uri = axum::http::Uri::builder().path_and_query(format!("/?{query}"));
     let uri = uri.build().map_err(|e| invalid("query", e))?;
     Query::<Vec<(String, String)>>::try_from_uri(&uri).map(|q| q.0).map_err(|e| invalid("query", e.body_text()))
 }
