@@ -24,7 +24,6 @@ use axum::{
     body::Body,
     extract::{RawPathParams, Request, rejection::RawPathParamsRejection},
     http::{HeaderMap, HeaderValue, Method, StatusCode, header},
-    middleware,
     response::Response,
     routing::any,
 };
@@ -47,25 +46,23 @@ pub(crate) fn router(frontend: &Frontend) -> Router {
         let serve = move |params: Result<RawPathParams, RawPathParamsRejection>, request: Request| {
             let frontend = frontend.clone();
             async move {
-                match serve(&frontend, resource, params, request).await {
-                    Ok(response) => response,
-                    Err(problem) => refuse(&problem),
-                }
+                let served = serve(&frontend, resource, params, request).await;
+                sign(&frontend, served.unwrap_or_else(|problem| refuse(&problem)))
             }
         };
         router = router.route(resource.path, any(serve));
     }
-    let signature = frontend.clone();
-    router.fallback(no_such_path).layer(middleware::map_response(move |response| sign(signature.clone(), response)))
+    let frontend = frontend.clone();
+    router.fallback(async move |request: Request| sign(&frontend, no_such_path(&request)))
 }
 
-async fn no_such_path(request: Request) -> Response {
+fn no_such_path(request: &Request) -> Response {
     refuse(&Problem::new(Code::RouteNotFound, format!("{}: there is no such path", request.uri().path())))
 }
 
 /// Every answer names its store once that is known, and is nobody's to keep: what is absent today may be there
 /// tomorrow.
-async fn sign(frontend: Frontend, mut response: Response) -> Response {
+fn sign(frontend: &Frontend, mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     if let Some(store) = frontend.store_header() {
