@@ -10,8 +10,8 @@ use std::{
 
 use clap::{Parser, Subcommand};
 use ratified_examples::{
-    drill::{Drill, DrillReport, JobArgs, Sabotage, serve},
-    pipeline::{CLIENT, Output, Pipeline, PipelineError},
+    drill::{Sabotage, serve},
+    pipeline::{CLIENT, DrillReport, JobArgs, Output, Pipeline, PipelineError, QuakesDrill},
     quakes::{COLUMNS, MIN_MAGNITUDE, REJECT_COLUMNS, Tally},
 };
 use tracing_subscriber::EnvFilter;
@@ -148,7 +148,7 @@ fn pattern(output: &Path, target: &str) -> String {
 }
 
 async fn drill(cli: &Cli, kills: usize) -> ExitCode {
-    let drill = Drill {
+    let drill = QuakesDrill {
         input: cli.input.clone(),
         dir: cli.data_dir.join("drill"),
         checkpoint_records: cli.checkpoint_records.unwrap_or(20),

@@ -11,27 +11,26 @@ use std::{
     thread,
 };
 
-use ratified::{Committed, Point, sinks::file::FileStep};
+use ratified::{Committed, Point};
 
 use super::{
     message::{Command, Event},
     point::KillPoint,
 };
-use crate::pipeline::Watch;
 
 /// The exit code of a child whose parent is gone.
 const ORPHANED: i32 = 4;
 
 /// What the child does at the points it passes.
 #[derive(Debug, Default)]
-pub(super) struct Control {
+pub struct Control {
     state: Mutex<State>,
     go: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    armed: Option<(KillPoint, u32)>,
+    armed: Option<(String, u32)>,
     is_standing: bool,
 }
 
@@ -40,7 +39,7 @@ impl Control {
     ///
     /// # Errors
     /// No thread can be started.
-    pub(super) fn start() -> io::Result<Arc<Self>> {
+    pub fn start() -> io::Result<Arc<Self>> {
         let control = Arc::new(Self::default());
         let obeying = control.clone();
         thread::Builder::new().name("drill-control".to_owned()).spawn(move || {
@@ -52,6 +51,36 @@ impl Control {
             process::exit(ORPHANED);
         })?;
         Ok(control)
+    }
+
+    /// The runtime passes a point: stands still there if the parent has asked for it.
+    pub fn point(&self, point: Point) {
+        if let Some(point) = KillPoint::from_point(point) {
+            self.pass(point);
+        }
+    }
+
+    /// The job passes a point of its own.
+    pub fn pass(&self, passed: KillPoint) {
+        let mut state = self.lock();
+        match &mut state.armed {
+            Some((point, left)) if *point == passed.word && *left > 1 => *left -= 1,
+            Some((point, _)) if *point == passed.word => {
+                state.armed = None;
+                state.is_standing = true;
+                tell(&Event::At(passed.word.to_owned()));
+                // Ends: the parent kills, says go, or is gone, and then the process is too.
+                while state.is_standing {
+                    state = self.go.wait(state).unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Tells the parent that the job has reached its end, in one line of the job's own words.
+    pub fn done(&self, words: &str) {
+        tell(&Event::Done(words.to_owned()));
     }
 
     /// Tells the parent that a commit of an earlier life was carried out.
@@ -71,37 +100,6 @@ impl Control {
         }
         drop(state);
         self.go.notify_all();
-    }
-
-    fn pass(&self, passed: KillPoint) {
-        let mut state = self.lock();
-        match &mut state.armed {
-            Some((point, left)) if *point == passed && *left > 1 => *left -= 1,
-            Some((point, _)) if *point == passed => {
-                state.armed = None;
-                state.is_standing = true;
-                tell(&Event::At(passed));
-                // Ends: the parent kills, says go, or is gone, and then the process is too.
-                while state.is_standing {
-                    state = self.go.wait(state).unwrap_or_else(PoisonError::into_inner);
-                }
-            }
-            _ => {}
-        }
-    }
-}
-
-impl Watch for Control {
-    fn point(&self, point: Point) {
-        if let Some(point) = KillPoint::from_point(point) {
-            self.pass(point);
-        }
-    }
-
-    fn step(&self, step: &FileStep<'_>) {
-        if let Some(point) = KillPoint::from_step(step) {
-            self.pass(point);
-        }
     }
 }
 

@@ -1,9 +1,8 @@
-use std::{io, path::PathBuf, process::ExitStatus};
+use std::{error::Error, io, path::PathBuf, process::ExitStatus};
 
 use thiserror::Error;
 
 use super::process::PATIENCE;
-use crate::{pipeline::PipelineError, quakes::CatalogueError};
 
 /// Why a drill could not be carried out. It says nothing about lost or doubled rows: those are in the report.
 #[derive(Debug, Error)]
@@ -53,20 +52,17 @@ pub enum DrillError {
         /// What it said.
         line: String,
     },
-    /// A commit of one line has one file. The caller must take more lines.
-    #[error(
-        "a drill needs --checkpoint-records of at least 2: a commit of one line has no two renames to kill between"
-    )]
-    OneLine,
     /// The passes end before all kills could be made.
     #[error(
-        "{left} kills are left after {passes} passes: take a smaller --checkpoint-records, so that there are more commits to kill"
+        "{left} kills are left after {passes} passes: take a smaller {flag}, so that there are more commits to kill"
     )]
     TooShort {
         /// How many kills are left.
         left: usize,
         /// How many passes were made.
         passes: usize,
+        /// What says how much a commit holds.
+        flag: &'static str,
     },
     /// The directory for the drill holds something else. The caller must name another `--data-dir`.
     #[error("{} is not the directory of an earlier drill: it is not removed", path.display())]
@@ -77,10 +73,12 @@ pub enum DrillError {
     /// No port is free for the coordinator.
     #[error("no free port was found on 127.0.0.1")]
     NoPort,
-    /// The catalogue cannot be read.
+    /// What is drilled says that it cannot be.
     #[error(transparent)]
-    Catalogue(#[from] CatalogueError),
-    /// The output cannot be read.
-    #[error(transparent)]
-    Pipeline(#[from] PipelineError),
+    Subject(Box<dyn Error + Send + Sync>),
+}
+
+/// An error of what is drilled.
+pub fn of_subject(error: impl Into<Box<dyn Error + Send + Sync>>) -> DrillError {
+    DrillError::Subject(error.into())
 }

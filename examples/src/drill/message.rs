@@ -4,14 +4,11 @@ use std::{fmt, net::SocketAddr, str::FromStr};
 
 use ratified::Committed;
 
-use super::point::KillPoint;
-use crate::quakes::Tally;
-
 /// What the parent asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Command {
-    /// Stand still when this point is passed for the n-th time from now on.
-    Arm(KillPoint, u32),
+    /// Stand still when the point of this name is passed for the n-th time from now on.
+    Arm(String, u32),
     /// Go on.
     Go,
 }
@@ -21,12 +18,12 @@ pub(super) enum Command {
 pub(super) enum Event {
     /// The coordinator listens.
     Listening(SocketAddr),
-    /// The job stands still at a point.
-    At(KillPoint),
+    /// The job stands still at the point of this name.
+    At(String),
     /// The job has carried out a commit that an earlier life left behind.
     Replayed(Committed),
-    /// The job has reached the end.
-    Done(Tally),
+    /// The job has reached the end; these are its own words about it.
+    Done(String),
 }
 
 /// A line that neither side says.
@@ -47,9 +44,7 @@ impl FromStr for Command {
     fn from_str(line: &str) -> Result<Self, Unheard> {
         let words: Vec<_> = line.split_whitespace().collect();
         match *words.as_slice() {
-            ["arm", point, nth] => {
-                Ok(Self::Arm(point.parse().map_err(|_| Unheard)?, nth.parse().map_err(|_| Unheard)?))
-            }
+            ["arm", point, nth] => Ok(Self::Arm(point.to_owned(), nth.parse().map_err(|_| Unheard)?)),
             ["go"] => Ok(Self::Go),
             _ => Err(Unheard),
         }
@@ -63,7 +58,7 @@ impl fmt::Display for Event {
             Self::At(point) => write!(f, "at {point}"),
             Self::Replayed(Committed::Now) => f.write_str("replayed now"),
             Self::Replayed(Committed::Already) => f.write_str("replayed already"),
-            Self::Done(t) => write!(f, "done {} {} {} {}", t.lines, t.kept, t.filtered, t.rejected),
+            Self::Done(words) => write!(f, "done {words}"),
         }
     }
 }
@@ -71,19 +66,15 @@ impl fmt::Display for Event {
 impl FromStr for Event {
     type Err = Unheard;
     fn from_str(line: &str) -> Result<Self, Unheard> {
+        if let Some(words) = line.strip_prefix("done ") {
+            return Ok(Self::Done(words.to_owned()));
+        }
         let words: Vec<_> = line.split_whitespace().collect();
-        let number = |word: &str| word.parse().map_err(|_| Unheard);
         match *words.as_slice() {
             ["listening", address] => Ok(Self::Listening(address.parse().map_err(|_| Unheard)?)),
-            ["at", point] => Ok(Self::At(point.parse().map_err(|_| Unheard)?)),
+            ["at", point] => Ok(Self::At(point.to_owned())),
             ["replayed", "now"] => Ok(Self::Replayed(Committed::Now)),
             ["replayed", "already"] => Ok(Self::Replayed(Committed::Already)),
-            ["done", lines, kept, filtered, rejected] => Ok(Self::Done(Tally {
-                lines: number(lines)?,
-                kept: number(kept)?,
-                filtered: number(filtered)?,
-                rejected: number(rejected)?,
-            })),
             _ => Err(Unheard),
         }
     }
@@ -95,21 +86,20 @@ mod tests {
 
     #[test]
     fn what_one_side_says_the_other_hears() {
-        for command in [Command::Arm(KillPoint::BetweenRenames, 3), Command::Go] {
+        for command in [Command::Arm("between-renames".to_owned(), 3), Command::Go] {
             assert_eq!(command.to_string().parse(), Ok(command));
         }
-        let tally = Tally { lines: 10, kept: 5, filtered: 3, rejected: 2 };
         let events = [
             Event::Listening(SocketAddr::from(([127, 0, 0, 1], 7117))),
-            Event::At(KillPoint::Begun),
+            Event::At("begun".to_owned()),
             Event::Replayed(Committed::Now),
             Event::Replayed(Committed::Already),
-            Event::Done(tally),
+            Event::Done("10 5 3 2".to_owned()),
         ];
         for event in events {
             assert_eq!(event.to_string().parse(), Ok(event));
         }
-        assert_eq!("at home".parse::<Event>(), Err(Unheard));
+        assert_eq!("at home alone".parse::<Event>(), Err(Unheard));
         assert_eq!("arm begun".parse::<Command>(), Err(Unheard));
     }
 }

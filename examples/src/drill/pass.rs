@@ -1,4 +1,4 @@
-//! One pass: a fresh output, the job, its coordinator, and kills until the catalogue is through.
+//! One pass: a fresh output, the job, its coordinator, and kills until the input is through.
 
 use std::{
     fs,
@@ -11,12 +11,12 @@ use std::{
 use ratified::Committed;
 
 use super::{
-    DrillError, JobArgs, Sabotage,
+    DrillError, Subject,
     message::{Command, Event},
     plan::{Moment, Order, Victim},
     process::{Heard, PATIENCE, Process},
+    survived::Replayed,
 };
-use crate::quakes::Tally;
 
 /// Where the coordinator lives during a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,44 +27,30 @@ pub(super) enum Home {
     Embedded,
 }
 
-/// What all passes have in common.
-#[derive(Debug, Clone)]
-pub(super) struct Setup {
-    pub(super) input: PathBuf,
-    pub(super) checkpoint_records: u64,
-    pub(super) sabotage: Option<Sabotage>,
-}
-
-/// Commits that a restarted job carried out for an earlier life.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Replayed {
-    /// How many.
-    pub(super) all: u64,
-    /// How many of them the sink had made visible before.
-    pub(super) already: u64,
-}
-
 /// What a moment came to.
 pub(super) enum Reached {
     /// It is now.
     Moment,
-    /// The job reached its end before.
-    End(Tally),
+    /// The job reached its end before, with these words.
+    End(String),
 }
 
 /// A pass under way.
 pub(super) struct Pass {
-    setup: Setup,
+    args: Vec<String>,
     dir: PathBuf,
     coordinator: Option<(Process, SocketAddr)>,
     job: Process,
+    /// A server was killed while the job ran: it may give up, and is then started again.
+    may_give_up: bool,
     pub(super) replayed: Replayed,
 }
 
 impl Pass {
     /// Starts a pass in a directory of its own.
-    pub(super) fn start(setup: &Setup, dir: &Path, home: Home) -> Result<Self, DrillError> {
+    pub(super) fn start(subject: &mut impl Subject, dir: &Path, home: Home) -> Result<Self, DrillError> {
         fs::create_dir_all(dir).map_err(|source| DrillError::Io { path: dir.to_owned(), source })?;
+        let args = subject.job_args(dir)?;
         let coordinator = match home {
             Home::Own => {
                 let address = free_address()?;
@@ -72,45 +58,61 @@ impl Pass {
             }
             Home::Embedded => None,
         };
-        let job = start_job(setup, dir, coordinator.as_ref().map(|(_, address)| *address))?;
-        let (setup, dir) = (setup.clone(), dir.to_owned());
-        Ok(Self { setup, dir, coordinator, job, replayed: Replayed::default() })
+        let job = start_job(&args, dir, coordinator.as_ref().map(|(_, address)| *address))?;
+        Ok(Self { args, dir: dir.to_owned(), coordinator, job, may_give_up: false, replayed: Replayed::default() })
     }
 
     /// Waits for the moment of the next kill.
     pub(super) fn reach(&mut self, moment: Moment) -> Result<Reached, DrillError> {
-        let (begun, within) = match moment {
-            Moment::At { point, nth } => {
-                self.job.say(Command::Arm(point, nth));
-                (Instant::now(), PATIENCE)
-            }
-            Moment::After(delay) => (Instant::now(), delay),
+        let within = match moment {
+            Moment::At { .. } => PATIENCE,
+            Moment::After(delay) => delay,
         };
+        self.arm(moment);
+        let begun = Instant::now();
         loop {
             match self.job.hear(within.saturating_sub(begun.elapsed()))? {
                 Heard::Said(Event::At(_)) => return Ok(Reached::Moment),
-                Heard::Said(Event::Done(tally)) => return Ok(Reached::End(tally)),
+                Heard::Said(Event::Done(words)) => return Ok(Reached::End(words)),
                 Heard::Said(event) => self.note(&event),
                 Heard::Nothing if matches!(moment, Moment::After(_)) => return Ok(Reached::Moment),
                 Heard::Nothing => return Err(self.job.silent("to pass a point or to end")),
-                Heard::Ended => return Err(self.died()),
+                Heard::Ended => {
+                    self.start_again()?;
+                    self.arm(moment);
+                }
             }
         }
     }
 
+    fn arm(&mut self, moment: Moment) {
+        if let Moment::At { point, nth } = moment {
+            self.job.say(&Command::Arm(point.word.to_owned(), nth));
+        }
+    }
+
     /// Kills whom the order names, and starts it again. False if the job had ended by itself just before.
-    pub(super) fn strike(&mut self, order: &Order) -> Result<bool, DrillError> {
-        let victim = if self.coordinator.is_some() { order.victim } else { Victim::Job };
-        if matches!(victim, Victim::Coordinator | Victim::Both)
+    pub(super) fn strike(&mut self, order: &Order, subject: &mut impl Subject) -> Result<bool, DrillError> {
+        let is_standing = matches!(order.moment, Moment::At { .. });
+        if let Victim::Server(server) = order.victim {
+            subject.crash_server(server)?;
+            self.may_give_up = true;
+            if is_standing {
+                self.job.say(&Command::Go);
+            }
+            return Ok(true);
+        }
+        if matches!(order.victim, Victim::Coordinator | Victim::Both)
             && let Some((mut coordinator, address)) = self.coordinator.take()
         {
+            let is_both = order.victim == Victim::Both;
             let killed = coordinator.kill()?;
-            let job_too = if victim == Victim::Both { self.kill_job()? } else { true };
+            let job_too = if is_both { self.kill_job()? } else { true };
             self.coordinator = Some((serve(&self.dir, address)?, address));
-            if victim == Victim::Both {
+            if is_both {
                 self.restart_job()?;
-            } else if matches!(order.moment, Moment::At { .. }) {
-                self.job.say(Command::Go);
+            } else if is_standing {
+                self.job.say(&Command::Go);
             }
             return Ok(killed.is_some() && job_too);
         }
@@ -120,15 +122,15 @@ impl Pass {
     }
 
     /// Lets the job run to its end, unless it is there.
-    pub(super) fn finish(mut self, ended: Option<Tally>) -> Result<(Tally, Replayed), DrillError> {
-        let tally = match ended {
-            Some(tally) => tally,
+    pub(super) fn finish(mut self, ended: Option<String>) -> Result<(String, Replayed), DrillError> {
+        let words = match ended {
+            Some(words) => words,
             None => loop {
                 match self.job.hear(PATIENCE)? {
-                    Heard::Said(Event::Done(tally)) => break tally,
+                    Heard::Said(Event::Done(words)) => break words,
                     Heard::Said(event) => self.note(&event),
                     Heard::Nothing => return Err(self.job.silent("to end")),
-                    Heard::Ended => return Err(self.died()),
+                    Heard::Ended => self.start_again()?,
                 }
             },
         };
@@ -137,7 +139,16 @@ impl Pass {
         if let Some((mut coordinator, _)) = coordinator {
             coordinator.kill()?;
         }
-        Ok((tally, replayed))
+        Ok((words, replayed))
+    }
+
+    /// The job has ended before its end: it may if a server was killed under it.
+    fn start_again(&mut self) -> Result<(), DrillError> {
+        if !self.may_give_up || self.job.outcome()?.code().is_none() {
+            return Err(self.job.ended());
+        }
+        self.replayed.gave_up += 1;
+        self.restart_job()
     }
 
     fn kill_job(&mut self) -> Result<bool, DrillError> {
@@ -145,11 +156,13 @@ impl Pass {
         for event in killed.iter().flatten() {
             self.note(event);
         }
+        // Of a job that gives up while it is to be killed, the kill is made up for.
         Ok(killed.is_some())
     }
 
     fn restart_job(&mut self) -> Result<(), DrillError> {
-        self.job = start_job(&self.setup, &self.dir, self.coordinator.as_ref().map(|(_, address)| *address))?;
+        self.may_give_up = false;
+        self.job = start_job(&self.args, &self.dir, self.coordinator.as_ref().map(|(_, address)| *address))?;
         Ok(())
     }
 
@@ -159,27 +172,14 @@ impl Pass {
             self.replayed.already += u64::from(*how == Committed::Already);
         }
     }
+}
 
-    fn died(&mut self) -> DrillError {
-        self.job.ended()
+fn start_job(args: &[String], dir: &Path, coordinator: Option<SocketAddr>) -> Result<Process, DrillError> {
+    let mut args = args.to_vec();
+    if let Some(address) = coordinator {
+        args.extend(["--coordinator".to_owned(), format!("http://{address}")]);
     }
-}
-
-fn start_job(setup: &Setup, dir: &Path, coordinator: Option<SocketAddr>) -> Result<Process, DrillError> {
-    let args = JobArgs {
-        input: setup.input.clone(),
-        output: output_dir(dir),
-        data_dir: dir.join("data"),
-        checkpoint_records: setup.checkpoint_records,
-        coordinator: coordinator.map(|address| format!("http://{address}")),
-        sabotage: setup.sabotage,
-    };
-    Process::start("job", &args.to_args(), &dir.join("job.log"))
-}
-
-/// Where the visible files of a pass are.
-pub(super) fn output_dir(pass: &Path) -> PathBuf {
-    pass.join("output")
+    Process::start("job", &args, &dir.join("job.log"))
 }
 
 /// Starts a coordinator and waits until it serves.

@@ -6,16 +6,16 @@ use super::point::KillPoint;
 
 /// A small generator (SplitMix64), here because the plan of a seed must never change.
 #[derive(Debug, Clone)]
-pub(super) struct Draw(u64);
+pub struct Draw(u64);
 
 impl Draw {
     /// The draws of this seed.
-    pub(super) fn new(seed: u64) -> Self {
+    pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
     /// A number below `bound`, which must not be 0 to be of use.
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
+    pub fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -24,12 +24,12 @@ impl Draw {
     }
 
     /// An index into a list of this length, 0 for an empty one.
-    pub(super) fn index(&mut self, length: usize) -> usize {
+    pub fn index(&mut self, length: usize) -> usize {
         usize::try_from(self.below(length as u64)).unwrap_or(0)
     }
 
     /// The same things in another order.
-    pub(super) fn shuffled<T>(&mut self, mut rest: Vec<T>) -> Vec<T> {
+    pub fn shuffled<T>(&mut self, mut rest: Vec<T>) -> Vec<T> {
         let mut shuffled = Vec::with_capacity(rest.len());
         while !rest.is_empty() {
             shuffled.push(rest.swap_remove(self.index(rest.len())));
@@ -52,16 +52,18 @@ pub(super) enum Moment {
     After(Duration),
 }
 
-/// Whom to kill, in a pass in which the coordinator is a process of its own. Otherwise the job dies, and the coordinator
-/// with it.
+/// Whom to kill. In a pass in which the coordinator is no process of its own the job dies instead of it, and the
+/// coordinator with the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Victim {
+pub enum Victim {
     /// The job.
     Job,
     /// The coordinator, while the job waits.
     Coordinator,
     /// Both at once.
     Both,
+    /// A server that the job writes to, by its place in the subject's list, while the job works.
+    Server(usize),
 }
 
 /// One kill.
@@ -73,26 +75,31 @@ pub(super) struct Order {
     pub victim: Victim,
 }
 
-/// Latest random moment. A life of the job up to its first commits takes about as long.
-const MAX_RANDOM_MS: u64 = 150;
+/// What a plan is drawn from.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Choices<'a> {
+    pub(super) points: &'a [KillPoint],
+    /// Each as often as it stands there.
+    pub(super) victims: &'a [Victim],
+    /// The latest random moment.
+    pub(super) longest: Duration,
+}
 
-/// The kills of a seed. Every ten of them hold each point once and four random moments, in any order.
-pub(super) fn plan(seed: u64, kills: usize) -> Vec<Order> {
+/// The kills of a seed. Every round of them holds each point once and four random moments, in any order.
+pub(super) fn plan(seed: u64, kills: usize, choices: Choices<'_>) -> Vec<Order> {
     let mut draw = Draw::new(seed);
-    let mut orders = Vec::with_capacity(kills.saturating_add(10));
+    let longest_ms = u64::try_from(choices.longest.as_millis()).unwrap_or(u64::MAX);
+    let mut orders = Vec::with_capacity(kills.saturating_add(choices.points.len() + 4));
     while orders.len() < kills {
-        let mut moments: Vec<_> = KillPoint::ALL.into_iter().map(Some).collect();
+        let mut moments: Vec<_> = choices.points.iter().copied().map(Some).collect();
         moments.extend([None; 4]);
         for point in draw.shuffled(moments) {
             let moment = match point {
                 Some(point) => Moment::At { point, nth: 1 + u32::try_from(draw.below(3)).unwrap_or(0) },
-                None => Moment::After(Duration::from_millis(draw.below(MAX_RANDOM_MS))),
+                None => Moment::After(Duration::from_millis(draw.below(longest_ms))),
             };
-            let victim = match draw.below(4) {
-                0 => Victim::Coordinator,
-                1 => Victim::Both,
-                _ => Victim::Job,
-            };
+            let drawn = draw.index(choices.victims.len());
+            let victim = choices.victims.get(drawn).copied().unwrap_or(Victim::Job);
             orders.push(Order { moment, victim });
         }
     }
@@ -104,6 +111,20 @@ pub(super) fn plan(seed: u64, kills: usize) -> Vec<Order> {
 mod tests {
     use super::*;
 
+    const POINTS: [KillPoint; 6] = [
+        KillPoint::BEGUN,
+        KillPoint::PRE_COMMITTED,
+        KillPoint::DECIDED,
+        KillPoint::new("half", "half of it"),
+        KillPoint::APPLIED,
+        KillPoint::ACKED,
+    ];
+    const VICTIMS: [Victim; 5] = [Victim::Coordinator, Victim::Both, Victim::Job, Victim::Job, Victim::Server(0)];
+
+    fn plan(seed: u64, kills: usize) -> Vec<Order> {
+        super::plan(seed, kills, Choices { points: &POINTS, victims: &VICTIMS, longest: Duration::from_millis(150) })
+    }
+
     #[test]
     fn a_seed_gives_one_plan() {
         assert_eq!(plan(7, 50), plan(7, 50));
@@ -113,13 +134,13 @@ mod tests {
     }
 
     #[test]
-    fn every_ten_kills_hold_each_point_and_four_random_moments() {
+    fn every_ten_kills_hold_each_of_six_points_and_four_random_moments() {
         for seed in 0..20 {
             for ten in plan(seed, 50).chunks(10) {
                 let count = |point| {
                     ten.iter().filter(|o| matches!(o.moment, Moment::At { point: p, .. } if p == point)).count()
                 };
-                assert_eq!(KillPoint::ALL.map(count), [1; 6]);
+                assert_eq!(POINTS.map(count), [1; 6]);
                 assert_eq!(ten.iter().filter(|o| matches!(o.moment, Moment::After(_))).count(), 4);
             }
         }
@@ -127,7 +148,7 @@ mod tests {
 
     #[test]
     fn everybody_is_a_victim() {
-        for victim in [Victim::Job, Victim::Coordinator, Victim::Both] {
+        for victim in VICTIMS {
             assert!(plan(1, 50).iter().any(|order| order.victim == victim));
         }
     }

@@ -72,7 +72,7 @@ impl Process {
     }
 
     /// Says something to the child. A child that has just ended does not hear it, and is noticed by whoever listens.
-    pub(super) fn say(&mut self, command: message::Command) {
+    pub(super) fn say(&mut self, command: &message::Command) {
         let _ = writeln!(self.stdin, "{command}").and_then(|()| self.stdin.flush());
     }
 
@@ -93,6 +93,11 @@ impl Process {
         Ok((status.signal() == Some(SIGKILL)).then_some(said))
     }
 
+    /// How a child that has closed its output has ended.
+    pub(super) fn outcome(&mut self) -> Result<ExitStatus, DrillError> {
+        self.child.wait().map_err(|source| DrillError::Process { name: self.name, source })
+    }
+
     /// Waits until a child that has said its last word has ended well.
     pub(super) fn finish(mut self) -> Result<(), DrillError> {
         loop {
@@ -103,7 +108,7 @@ impl Process {
             }
         }
         // Its output is closed: it is gone, or about to be, and killing what is gone changes nothing.
-        let status = self.child.wait().map_err(|source| DrillError::Process { name: self.name, source })?;
+        let status = self.outcome()?;
         if status.success() { Ok(()) } else { Err(self.died(status)) }
     }
 

@@ -9,13 +9,9 @@ use std::{
 
 use async_trait::async_trait;
 use clap::ValueEnum;
-use ratified::{
-    ClientName, Committed, Epoch, SinkCommitter, SinkError, SinkWriter, TwoPhaseSink, TxnContext, TxnId,
-    sinks::file::{FileCommitter, FileHandle, FileSink, FileWriter},
-};
+use ratified::{ClientName, Committed, Epoch, SinkCommitter, SinkError, SinkWriter, TwoPhaseSink, TxnContext, TxnId};
 
 use super::control::Control;
-use crate::pipeline::OutputRow;
 
 /// How a sink is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -26,9 +22,19 @@ pub enum Sabotage {
     Forgetful,
 }
 
-/// The file sink as the drill runs it: it reports its commits, and may be broken.
-pub(super) struct DrilledSink {
-    inner: FileSink<OutputRow>,
+impl Sabotage {
+    /// As a command line has it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Eager => "eager",
+            Self::Forgetful => "forgetful",
+        }
+    }
+}
+
+/// A sink as a drill runs it: it reports its commits, and may be broken.
+pub struct DrilledSink<S> {
+    inner: S,
     shared: Shared,
 }
 
@@ -40,41 +46,43 @@ struct Shared {
     begun: Arc<Mutex<BTreeSet<TxnId>>>,
 }
 
-impl DrilledSink {
-    pub(super) fn new(inner: FileSink<OutputRow>, control: Arc<Control>, sabotage: Option<Sabotage>) -> Self {
+impl<S> DrilledSink<S> {
+    /// This sink, under the drill's control.
+    pub fn new(inner: S, control: Arc<Control>, sabotage: Option<Sabotage>) -> Self {
         Self { inner, shared: Shared { control, sabotage, begun: Arc::default() } }
     }
 }
 
 #[async_trait]
-impl TwoPhaseSink for DrilledSink {
-    type Record = OutputRow;
-    type Handle = FileHandle;
-    type Writer = DrilledWriter;
-    type Committer = DrilledCommitter;
+impl<S: TwoPhaseSink> TwoPhaseSink for DrilledSink<S> {
+    type Record = S::Record;
+    type Handle = S::Handle;
+    type Writer = DrilledWriter<S::Writer, S::Committer>;
+    type Committer = DrilledCommitter<S::Committer>;
 
-    async fn writer(&self) -> Result<DrilledWriter, SinkError> {
+    async fn writer(&self) -> Result<Self::Writer, SinkError> {
         let (inner, committer) = (self.inner.writer().await?, self.inner.committer().await?);
         Ok(DrilledWriter { inner, committer, shared: self.shared.clone() })
     }
 
-    async fn committer(&self) -> Result<DrilledCommitter, SinkError> {
+    async fn committer(&self) -> Result<Self::Committer, SinkError> {
         Ok(DrilledCommitter { inner: self.inner.committer().await?, shared: self.shared.clone() })
     }
 }
 
-pub(super) struct DrilledWriter {
-    inner: FileWriter<OutputRow>,
-    committer: FileCommitter,
+/// The writer of a [`DrilledSink`].
+pub struct DrilledWriter<W, C> {
+    inner: W,
+    committer: C,
     shared: Shared,
 }
 
 #[async_trait]
-impl SinkWriter for DrilledWriter {
-    type Record = OutputRow;
-    type Handle = FileHandle;
+impl<W: SinkWriter, C: SinkCommitter<Handle = W::Handle>> SinkWriter for DrilledWriter<W, C> {
+    type Record = W::Record;
+    type Handle = W::Handle;
 
-    async fn begin(&mut self, txn: &TxnContext) -> Result<FileHandle, SinkError> {
+    async fn begin(&mut self, txn: &TxnContext) -> Result<W::Handle, SinkError> {
         self.shared.begun.lock().unwrap_or_else(PoisonError::into_inner).insert(txn.txn_id);
         self.inner.begin(txn).await
     }
@@ -82,32 +90,37 @@ impl SinkWriter for DrilledWriter {
     async fn write(
         &mut self,
         txn: &TxnContext,
-        handle: &mut FileHandle,
-        records: Vec<OutputRow>,
+        handle: &mut W::Handle,
+        records: Vec<W::Record>,
     ) -> Result<(), SinkError> {
         self.inner.write(txn, handle, records).await
     }
 
-    async fn pre_commit(&mut self, txn: &TxnContext, handle: &mut FileHandle) -> Result<(), SinkError> {
+    async fn pre_commit(&mut self, txn: &TxnContext, handle: &mut W::Handle) -> Result<(), SinkError> {
         self.inner.pre_commit(txn, handle).await?;
         if self.shared.sabotage == Some(Sabotage::Eager) {
             let _ = self.committer.commit(txn, handle).await?;
         }
         Ok(())
     }
+
+    fn staged_bytes(&self) -> u64 {
+        self.inner.staged_bytes()
+    }
 }
 
+/// The committer of a [`DrilledSink`].
 #[derive(Clone)]
-pub(super) struct DrilledCommitter {
-    inner: FileCommitter,
+pub struct DrilledCommitter<C> {
+    inner: C,
     shared: Shared,
 }
 
 #[async_trait]
-impl SinkCommitter for DrilledCommitter {
-    type Handle = FileHandle;
+impl<C: SinkCommitter> SinkCommitter for DrilledCommitter<C> {
+    type Handle = C::Handle;
 
-    async fn commit(&self, txn: &TxnContext, handle: &FileHandle) -> Result<Committed, SinkError> {
+    async fn commit(&self, txn: &TxnContext, handle: &C::Handle) -> Result<Committed, SinkError> {
         let is_own = self.shared.begun.lock().unwrap_or_else(PoisonError::into_inner).contains(&txn.txn_id);
         if self.shared.sabotage == Some(Sabotage::Forgetful) && !is_own {
             return Ok(Committed::Already);
@@ -119,7 +132,7 @@ impl SinkCommitter for DrilledCommitter {
         Ok(how)
     }
 
-    async fn abort(&self, txn: &TxnContext, handle: Option<&FileHandle>) -> Result<(), SinkError> {
+    async fn abort(&self, txn: &TxnContext, handle: Option<&C::Handle>) -> Result<(), SinkError> {
         self.inner.abort(txn, handle).await
     }
 

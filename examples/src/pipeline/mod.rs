@@ -1,5 +1,6 @@
 //! The job: catalogue in, enriched rows and rejects out, exactly once.
 
+mod drill;
 mod error;
 mod output;
 mod source;
@@ -19,6 +20,7 @@ use ratified::{
 use ratified_coordinator::{Config, Coordinator};
 
 pub use self::{
+    drill::{DrillReport, JobArgs, QuakesDrill, Verdict},
     error::PipelineError,
     output::{Output, OutputRow, Written},
 };

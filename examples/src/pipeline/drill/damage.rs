@@ -1,6 +1,6 @@
 //! Damaged lines mixed into a catalogue, so that a drill has rejects to lose.
 
-use super::plan::Draw;
+use crate::drill::Draw;
 
 /// One damaged line follows after at most so many lines.
 const EVERY: u64 = 20;
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn every_damaged_line_is_refused_and_every_other_one_is_as_before() {
-        let original = include_bytes!("../../data/earthquakes.csv");
+        let original = include_bytes!("../../../data/earthquakes.csv");
         let mut kinds = BTreeSet::new();
         for seed in 0..2 {
             let file = tempfile::NamedTempFile::new().unwrap();
