@@ -27,6 +27,9 @@ pub struct Row<T> {
     pub line: u64,
     /// What it says.
     pub value: T,
+    /// Where it ends. A source that makes one record of several rows, and keeps back those it has begun, has its own
+    /// position behind the last row that it has given away.
+    pub end: FilePosition,
 }
 
 /// A row that could not be read. It is for the job to decide what becomes of it; best it is written to a sink, too.
@@ -38,6 +41,8 @@ pub struct BadRow {
     pub fault: RowFault,
     /// Its fields, with what is not UTF-8 replaced.
     pub fields: Vec<String>,
+    /// Where it ends, see [`Row::end`].
+    pub end: FilePosition,
 }
 
 /// What is wrong with a row.
@@ -219,9 +224,10 @@ impl RowReader {
     }
 
     fn judge<T: DeserializeOwned>(&self, line: u64, record: &ByteRecord) -> Result<Row<T>, BadRow> {
+        let end = self.position();
         let bad = |fault| {
             let fields = record.iter().map(|field| String::from_utf8_lossy(field).into_owned()).collect();
-            BadRow { line, fault, fields }
+            BadRow { line, fault, fields, end }
         };
         let (expected, found) = (self.header.len(), record.len());
         if expected != found {
@@ -230,7 +236,7 @@ impl RowReader {
         let text = StringRecord::from_byte_record(record.clone());
         let text = text.map_err(|error| bad(RowFault::NotUtf8 { field: error.utf8_error().field() }))?;
         let value = text.deserialize(Some(&self.header));
-        value.map(|value| Row { line, value }).map_err(|error| bad(RowFault::Invalid { why: reason(&error) }))
+        value.map(|value| Row { line, value, end }).map_err(|error| bad(RowFault::Invalid { why: reason(&error) }))
     }
 }
 

@@ -132,18 +132,30 @@ mod csv {
 
     use super::{super::csv::*, *};
 
-    #[derive(Debug, PartialEq, Deserialize)]
+    #[derive(Debug, Clone, PartialEq, Deserialize)]
     struct Item {
         id: u64,
         name: String,
     }
 
     fn item(line: u64, id: u64, name: &str) -> Result<Row<Item>, BadRow> {
-        Ok(Row { line, value: Item { id, name: name.to_owned() } })
+        Ok(Row { line, value: Item { id, name: name.to_owned() }, end: FilePosition::default() })
     }
 
     fn bad(line: u64, fault: RowFault, fields: &[&str]) -> Result<Row<Item>, BadRow> {
-        Err(BadRow { line, fault, fields: fields.iter().map(|&field| field.to_owned()).collect() })
+        let fields = fields.iter().map(|&field| field.to_owned()).collect();
+        Err(BadRow { line, fault, fields, end: FilePosition::default() })
+    }
+
+    /// Rows without where they end, as they are expected, and where they end.
+    fn parted(rows: &[Result<Row<Item>, BadRow>]) -> (Vec<Result<Row<Item>, BadRow>>, Vec<FilePosition>) {
+        let part = |row: &Result<Row<Item>, BadRow>| match row.clone() {
+            Ok(Row { end, line, value }) => (Ok(Row { line, value, end: FilePosition::default() }), end),
+            Err(BadRow { end, line, fault, fields }) => {
+                (Err(BadRow { line, fault, fields, end: FilePosition::default() }), end)
+            }
+        };
+        rows.iter().map(part).unzip()
     }
 
     const CONTENT: &[u8] = b"name,id\nanna,1\n\"b\nb\",2\nsolo\nc,3,x\nd,four\ne\xff,5\n\nf,6";
@@ -164,10 +176,19 @@ mod csv {
     #[tokio::test]
     async fn rows_come_in_order_and_bad_ones_with_their_lines() {
         let (_dir, path) = file(CONTENT);
+        let mut one_by_one = Vec::new();
         for batch in [1, 3, 100] {
-            let (rows, _) = read_all(&mut CsvSource::<Item>::new(&path), None, batch).await.unwrap();
+            let (rows, positions) = read_all(&mut CsvSource::<Item>::new(&path), None, batch).await.unwrap();
+            let (rows, ends) = parted(&rows);
             assert_eq!(rows, expected());
+            assert_eq!(
+                ends.iter().skip(batch - 1).step_by(batch).collect::<Vec<_>>(),
+                positions.iter().take(7 / batch).collect::<Vec<_>>()
+            );
+            assert_eq!(ends.last(), positions.last());
+            one_by_one.push(ends);
         }
+        assert!(one_by_one.windows(2).all(|two| two[0] == two[1]), "where a row ends does not depend on who asks");
         assert_eq!(resumes_everywhere(|| CsvSource::<Item>::new(&path)).await, 7);
     }
 
@@ -179,7 +200,7 @@ mod csv {
         let (rows, _) = read_all(&mut CsvSource::<Item>::new(&path), None, 1).await.unwrap();
         let mut expected = expected();
         expected[5] = item(8, 5, "e");
-        assert_eq!(rows, expected);
+        assert_eq!(parted(&rows).0, expected);
         assert_eq!(resumes_everywhere(|| CsvSource::<Item>::new(&path)).await, 7);
     }
 
@@ -190,7 +211,7 @@ mod csv {
         let source = || CsvSource::<Item>::new(&path).delimiter(b';');
         let (all, positions) = read_all(&mut source(), None, 700).await.unwrap();
         assert_eq!(all.len(), 5000);
-        assert_eq!(all[4999], item(5001, 4999, "name of 4999, quoted"));
+        assert_eq!(parted(&all).0[4999], item(5001, 4999, "name of 4999, quoted"));
         for position in &positions {
             let (rest, _) = read_all(&mut source(), Some(position), 1000).await.unwrap();
             assert_eq!(rest.len() as u64, 5001 - position.lines);
@@ -230,7 +251,7 @@ mod csv {
         assert!(error.ends_with("the header has no column \"id\""), "{error}");
         let (rows, _) = read_all(&mut source(), None, 1).await.unwrap();
         let missing = RowFault::Invalid { why: "missing field `id`".to_owned() };
-        assert_eq!(rows, [bad(2, missing, &["a", "1"])]);
+        assert_eq!(parted(&rows).0, [bad(2, missing, &["a", "1"])]);
     }
 
     #[tokio::test]
