@@ -99,6 +99,17 @@ impl Database {
         self.timeout = timeout;
         Ok(self)
     }
+
+    /// Runs statements without parameters on a connection of their own, in one transaction: makes tables before a job
+    /// opens, for example. Nothing is repeated.
+    ///
+    /// # Errors
+    /// What the database said. After a timeout or a lost connection the statements may have been run.
+    pub async fn run(&self, statements: &str) -> Result<(), Cause> {
+        let told = |failure: Failure| Cause::new(failure.to_string());
+        let session = Session::connect(self, "ratified-setup").await.map_err(told)?;
+        session.run("run the statements", statements).await.map_err(told)
+    }
 }
 
 impl fmt::Debug for Database {

@@ -159,3 +159,14 @@ async fn a_check_is_told_before_the_decision_also_with_a_ledger_and_a_changed_ta
     }
     assert_eq!(place.server.sql(&format!("SELECT n, more FROM {}.low ORDER BY seq", place.name)), "3|x\n4|x");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn statements_are_run_all_or_none() {
+    let place = Place::new();
+    let database = Database::new(&place.server.url()).unwrap();
+    database.run("CREATE TABLE one (n bigint); INSERT INTO one VALUES (1)").await.unwrap();
+    let error = database.run("INSERT INTO one VALUES (2); INSERT INTO two VALUES (3)").await.unwrap_err();
+    let expected = "run the statements: ERROR: relation \"two\" does not exist (SQLSTATE 42P01)";
+    assert_eq!(error.to_string(), expected);
+    assert_eq!(place.server.sql("SELECT n FROM one"), "1");
+}
