@@ -1,13 +1,11 @@
 //! How far the drill is: a bar on a terminal, plain lines elsewhere.
 
-use std::{
-    cell::Cell,
-    io::{IsTerminal, stderr},
-};
+use std::cell::Cell;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 
 use super::pass::Home;
+use crate::progress::terminal_bar;
 
 /// Shows the kills as they are survived.
 pub(super) struct Progress {
@@ -18,13 +16,7 @@ pub(super) struct Progress {
 
 impl Progress {
     pub(super) fn new(kills: usize) -> Self {
-        let bar = stderr().is_terminal().then(|| {
-            let bar = ProgressBar::with_draw_target(Some(kills as u64), ProgressDrawTarget::stderr());
-            match ProgressStyle::with_template("{bar:40} {pos} of {len} kills survived, {elapsed}, {msg}") {
-                Ok(style) => bar.with_style(style),
-                Err(_) => bar,
-            }
-        });
+        let bar = terminal_bar(kills as u64, "{bar:40} {pos} of {len} kills survived, {elapsed}, {msg}");
         Self { bar, kills, done: Cell::new(0) }
     }
 

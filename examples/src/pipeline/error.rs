@@ -1,25 +1,17 @@
-use std::{io, path::PathBuf, sync::Arc};
+use std::{io, path::PathBuf};
 
-use ratified::{ClientError, job::JobError, protocol::IdError, sinks::file::FileSinkError};
-use ratified_coordinator::{Failure, StartError};
+use ratified::{job::JobError, protocol::IdError, sinks::file::FileSinkError};
 use thiserror::Error;
+
+use crate::coordinator::CoordinatorError;
 
 /// Why the job did not reach its end. Nothing is lost by it: the caller must mend the cause and run the job again.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum PipelineError {
-    /// The embedded coordinator did not start.
-    #[error("the coordinator does not start: {0}")]
-    Start(#[from] StartError),
-    /// The embedded coordinator failed.
-    #[error("the coordinator failed: {0}")]
-    Coordinator(#[from] Arc<Failure>),
-    /// Neither an embedded coordinator nor the URL of one.
-    #[error("there is no coordinator")]
-    NoCoordinator,
-    /// The URL of the coordinator is none.
+    /// There is no coordinator.
     #[error(transparent)]
-    Client(#[from] ClientError),
+    Coordinator(#[from] CoordinatorError),
     /// The name of the client is none.
     #[error("the client's name: {0}")]
     Name(IdError),

@@ -8,16 +8,14 @@ mod source;
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
 };
 
 use ratified::{
-    ClientName, ClientOptions, CoordinatorClient, Point, RetryDelays, SinkBuilder, TwoPhaseSink,
+    ClientName, Point, SinkBuilder, TwoPhaseSink,
     job::{Job, JobReport},
     pending::FileStore,
     sinks::file::{FileSink, FileStep},
 };
-use ratified_coordinator::{Config, Coordinator};
 
 pub use self::{
     drill::{DrillReport, JobArgs, QuakesDrill, Verdict},
@@ -25,7 +23,10 @@ pub use self::{
     output::{Output, OutputRow, Written},
 };
 use self::{output::output_row, source::CatalogueSource};
-use crate::quakes::{Catalogue, CatalogueError, Position, Row, Tally};
+use crate::{
+    coordinator::NearCoordinator,
+    quakes::{Catalogue, CatalogueError, Position, Row, Tally},
+};
 
 /// The client of the coordinator unless another is named.
 pub const CLIENT: &str = "earthquakes";
@@ -85,37 +86,25 @@ impl Pipeline {
     where
         S: TwoPhaseSink<Record = OutputRow>,
     {
-        let embedded = match self.coordinator {
-            Some(_) => None,
-            None => Some(Coordinator::start(Config::local(self.data_dir.join("coordinator"))).await?),
-        };
-        let url = match (&self.coordinator, &embedded) {
-            (Some(url), _) => url.clone(),
-            (None, Some(handle)) => handle.base_url(),
-            (None, None) => return Err(PipelineError::NoCoordinator),
-        };
-        let report = self.run_at(&url, wrap, watch).await;
-        if let Some(handle) = embedded {
-            handle.shutdown().await?;
-        }
+        let coordinator =
+            NearCoordinator::start(self.coordinator.as_deref(), &self.data_dir.join("coordinator")).await?;
+        let report = self.run_at(&coordinator, wrap, watch).await;
+        coordinator.stop().await?;
         report
     }
 
     async fn run_at<S>(
         &self,
-        url: &str,
+        coordinator: &NearCoordinator,
         wrap: impl FnOnce(FileSink<OutputRow>) -> S,
         watch: Arc<dyn Watch>,
     ) -> Result<JobReport<Position>, PipelineError>
     where
         S: TwoPhaseSink<Record = OutputRow>,
     {
-        // The coordinator is near: it is back soon after a restart, and asking it costs little.
-        let delays = RetryDelays { first: Duration::from_millis(10), longest: Duration::from_millis(500) };
-        let coordinator = CoordinatorClient::with_options(url, ClientOptions::default().delays(delays))?;
         let steps = watch.clone();
         let sink = self.output.sink(move |step| steps.step(step))?;
-        let builder = SinkBuilder::new(wrap(sink), coordinator)
+        let builder = SinkBuilder::new(wrap(sink), coordinator.client()?)
             .pending(FileStore::new(self.data_dir.join("pending")))
             // Only while nothing is visible yet may the coordinator not know the job.
             .first_start(self.output.is_empty()?)

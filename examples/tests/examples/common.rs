@@ -1,6 +1,8 @@
 //! Running the examples as a user does.
 
 use std::{
+    fs::File,
+    io::Write,
     path::Path,
     process::{Command, Output, Stdio},
     thread,
@@ -17,8 +19,8 @@ pub(crate) fn run(exe: &str, dir: &Path, args: &[&str]) -> Output {
         .args(args)
         .current_dir(dir)
         .stdin(Stdio::null())
-        .stdout(std::fs::File::create(&stdout).unwrap())
-        .stderr(std::fs::File::create(&stderr).unwrap())
+        .stdout(File::create(&stdout).unwrap())
+        .stderr(File::create(&stderr).unwrap())
         .spawn()
         .unwrap();
     let begun = Instant::now();
@@ -48,4 +50,12 @@ pub(crate) fn numbers(text: &str, name: &str) -> Vec<u64> {
     let line = text.lines().find(|line| line.trim_start().starts_with(name));
     let rest = line.unwrap_or_else(|| panic!("no line {name:?} in\n{text}")).trim_start().strip_prefix(name).unwrap();
     rest.split_whitespace().map_while(|word| word.parse().ok()).collect()
+}
+
+/// Appends lines to the ledger of faults that `scripts/test` sums up, if there is one.
+pub(crate) fn tally(line: &str, times: usize) {
+    if let Some(path) = std::env::var_os("TEST_TALLY") {
+        let mut file = File::options().create(true).append(true).open(path).unwrap();
+        file.write_all(format!("{line}\n").repeat(times).as_bytes()).unwrap();
+    }
 }

@@ -1,8 +1,8 @@
 //! The main example: run, run again, resumed, refused, drilled, and drilled with sinks that are broken on purpose.
 
-use std::{fs, io::Write};
+use std::fs;
 
-use crate::common::{numbers, run, text};
+use crate::common::{numbers, run, tally, text};
 
 const EARTHQUAKES: &str = env!("CARGO_BIN_EXE_earthquakes");
 
@@ -141,14 +141,6 @@ fn a_drill_that_cannot_make_its_kills_says_so() {
         let output = run(EARTHQUAKES, dir.path(), &args);
         assert_eq!(output.status.code(), Some(3));
         assert!(text(&output).contains(why), "{}", text(&output));
-    }
-}
-
-/// Appends lines to the ledger of faults that `scripts/test` sums up, if there is one.
-fn tally(line: &str, times: usize) {
-    if let Some(path) = std::env::var_os("TEST_TALLY") {
-        let mut file = fs::File::options().create(true).append(true).open(path).unwrap();
-        file.write_all(format!("{line}\n").repeat(times).as_bytes()).unwrap();
     }
 }
 

@@ -8,4 +8,5 @@
 
 mod common;
 mod earthquakes;
+mod orders;
 mod stories;

@@ -31,6 +31,11 @@ pub struct Postgres {
 pub const SUPERUSER: &str = "tester";
 
 impl Postgres {
+    /// Whether the programs are there to start one.
+    pub fn is_installed() -> bool {
+        found_binaries().is_some_and(|programs| programs.join("initdb").is_file())
+    }
+
     /// A new cluster with 64 prepared transactions, running.
     ///
     /// # Panics
@@ -280,8 +285,12 @@ impl Drop for Postgres {
 
 /// Where the programs are: `PGBIN`, or the newest version that the Debian packages have installed.
 fn binaries() -> PathBuf {
+    found_binaries().expect("PostgreSQL is not installed: apt-get install postgresql, or set PGBIN")
+}
+
+fn found_binaries() -> Option<PathBuf> {
     if let Some(dir) = env::var_os("PGBIN") {
-        return dir.into();
+        return Some(dir.into());
     }
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
     let found = versions.filter_map(|entry| {
@@ -290,5 +299,5 @@ fn binaries() -> PathBuf {
         let programs = dir.join("bin");
         programs.join("initdb").is_file().then_some((version, programs))
     });
-    found.max().expect("PostgreSQL is not installed: apt-get install postgresql, or set PGBIN").1
+    found.max().map(|(_, programs)| programs)
 }

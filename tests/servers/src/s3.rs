@@ -9,17 +9,21 @@ use std::{
 
 /// Where a program of the Python environment of the test servers is: in `TEST_SERVERS`, else in `test-servers` of the
 /// target directory, else on the path.
-///
-/// # Panics
-/// When it is not installed.
-pub(crate) fn program(name: &str, package: &str) -> PathBuf {
+pub(crate) fn found_program(name: &str) -> Option<PathBuf> {
     let target = env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target")), PathBuf::from);
     let environment = env::var_os("TEST_SERVERS").map_or_else(|| target.join("test-servers"), PathBuf::from);
     let on_path = env::var_os("PATH").unwrap_or_default();
     let dirs = [environment.join("bin")].into_iter().chain(env::split_paths(&on_path));
-    let found = dirs.map(|dir| dir.join(name)).find(|program| program.is_file());
-    found.unwrap_or_else(|| {
+    dirs.map(|dir| dir.join(name)).find(|program| program.is_file())
+}
+
+/// The same of one that must be there.
+///
+/// # Panics
+/// When it is not installed.
+pub(crate) fn program(name: &str, package: &str) -> PathBuf {
+    found_program(name).unwrap_or_else(|| {
         panic!(
             "{name} is not installed: run scripts/test once, or put it into a Python environment of your own \
              (pip install '{package}') and name that in TEST_SERVERS"

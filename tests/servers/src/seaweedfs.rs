@@ -27,6 +27,11 @@ pub struct SeaweedFs {
 }
 
 impl SeaweedFs {
+    /// Whether the program is there to start one.
+    pub fn is_installed() -> bool {
+        s3::found_program("weed").is_some()
+    }
+
     /// A new, empty server, running.
     ///
     /// # Panics
