@@ -57,7 +57,7 @@ struct Cli {
     checkpoint_baskets: Option<u64>,
     /// Write to a PostgreSQL and a directory that are made for this run and gone afterwards. Needs the programs of
     /// PostgreSQL (Debian: apt-get install postgresql).
-    #[arg(long, conflicts_with_all = ["postgres", "schema", "store", "data_dir", "drill"])]
+    #[arg(long, conflicts_with_all = ["postgres", "schema", "store", "data_dir", "coordinator", "client", "drill"])]
     throw_away: bool,
     /// Kill job, coordinator and servers so often while they work, and compare with what must be there. The drill starts
     /// its own PostgreSQL, which must be installed.

@@ -96,6 +96,8 @@ fn what_is_missing_is_told_with_what_to_do() {
     assert!(refused(&["--postgres", "postgresql://h:port/d"]).contains("the database URL cannot be read"));
     assert!(refused(&["--store", "gs://lake"]).contains("give a directory, or s3://BUCKET/PREFIX"));
     assert!(refused(&["--input", "nowhere", "--postgres", "postgresql://h/d"]).contains("nowhere: No such file"));
+    // A coordinator outlives what is thrown away, and would take it for lost.
+    assert!(refused(&["--throw-away", "--coordinator", "http://127.0.0.1:1"]).contains("cannot be used with"));
     assert!(refused(&["--drill", "1", "--postgres", "postgresql://h/d"]).contains("cannot be used with"));
 }
 
