@@ -11,7 +11,10 @@ use std::sync::{
 use ratified::{
     CheckpointId, Code, CoordinatorClient, Epoch, Mode, Outcome, Point, RuntimeError, SinkError, Snapshot, TxnState,
     pending::{FileStore, MemoryStore, PendingStore},
-    protocol::{BatchItem, BatchOp, BatchRequest, BeginRequest, EpochRequest, PrepareRequest, Resolution},
+    protocol::{
+        BatchItem, BatchOp, BatchRequest, BeginRequest, EpochRequest, Incarnation, OpenRequest, PrepareRequest,
+        Resolution,
+    },
 };
 use support::{
     World, checkpoint, client, completed, log_of, name, one_committed_one_prepared, one_committed_one_prepared_with,
@@ -339,10 +342,15 @@ async fn more_unfinished_transactions_than_one_answer_tells_are_all_finished() {
             assert_eq!(answer.stopped_at, None);
         }
     }
+    let (other, id) = ("other.sink.0".parse().unwrap(), "0190f2c4-7a61-7c3e-9d0a-0d0f6b1c2e3f".parse().unwrap());
+    let open = OpenRequest { incarnation: Incarnation::new(uuid::Uuid::new_v4()), owner: None, create: true };
+    coordinator.open(&other, &open).await.unwrap();
+    coordinator.begin(&other, id, &BeginRequest { epoch, ..Default::default() }).await.unwrap();
     let patient = world.builder().open_deadline(std::time::Duration::from_secs(600));
     let runtime = patient.open(name(), Some(CheckpointId::new(0)), []).await.unwrap();
     assert_eq!(runtime.report().aborted, 1010);
-    assert_eq!(world.unfinished().await, []);
+    let left: Vec<_> = world.unfinished().await.into_iter().map(|txn| (txn.client_name, txn.txn_id)).collect();
+    assert_eq!(left, [(other, id)], "another client's");
 }
 
 #[tokio::test]

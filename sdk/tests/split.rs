@@ -45,7 +45,7 @@ async fn a_commit_decides_and_stores_the_position_in_one_step() {
     drop(runtime);
     let runtime = again(&world).await;
     assert_eq!(runtime.position(), Some(&b"two"[..]));
-    assert_eq!(runtime.report().committed, 0);
+    assert_eq!((runtime.report().committed, &runtime.report().clients), (0, &vec![split()]));
 }
 
 #[tokio::test]
