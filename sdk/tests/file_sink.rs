@@ -1,31 +1,18 @@
 //! The file sink keeps the contract of a two-phase sink, whatever its setup.
 #![cfg(feature = "testkit")]
-#![allow(clippy::unwrap_used, reason = "helpers of a test are tests")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test that cannot go on must panic")]
 
-use std::{
-    io,
-    path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+mod support;
 
 use async_trait::async_trait;
 use ratified::{
-    sinks::file::{FileSink, FileSinkBuilder, FileStep, TargetName, read_target},
-    testkit::{BEHAVIOURS, HarnessError, Medium, SinkHarness, run_all},
+    sinks::file::{FileSink, FileStep, TargetName, read_target},
+    testkit::HarnessError,
 };
-use tempfile::TempDir;
+use support::contract::{Place, Room, Setup, passes_the_testkit};
 
-struct Place {
-    dir: TempDir,
-    broken: Arc<AtomicBool>,
-}
-
-/// Which setup of the sink.
 #[derive(Clone, Copy)]
-enum Setup {
+enum Files {
     Json,
     JsonUnbuffered,
     TwoTargets,
@@ -35,82 +22,47 @@ fn target(name: &str) -> TargetName {
     name.parse().unwrap()
 }
 
-impl Setup {
-    fn builder(self, root: PathBuf) -> FileSinkBuilder<u64> {
-        let builder = FileSink::json_lines(root, target("numbers"));
-        match self {
+#[async_trait]
+impl Setup for Files {
+    type Sink = FileSink<u64>;
+
+    fn sink(&self, at: &Place, room: Room) -> FileSink<u64> {
+        let builder = FileSink::json_lines(at.dir.path().join("out"), target("numbers"));
+        let builder = match self {
             Self::Json => builder,
             Self::JsonUnbuffered => builder.buffer_bytes(1),
             Self::TwoTargets => {
                 builder.buffer_bytes(100).route(|number| target(if *number < 1000 { "low" } else { "high" }))
             }
-        }
-    }
-
-    fn targets(self) -> &'static [&'static str] {
-        match self {
-            Self::TwoTargets => &["low", "high"],
-            _ => &["numbers"],
-        }
-    }
-}
-
-#[async_trait]
-impl SinkHarness for Setup {
-    type Sink = FileSink<u64>;
-    type Location = Place;
-
-    async fn fresh(&self) -> Result<Place, HarnessError> {
-        Ok(Place { dir: TempDir::new()?, broken: Arc::default() })
-    }
-
-    async fn instance(&self, at: &Place) -> Result<FileSink<u64>, HarnessError> {
-        let broken = at.broken.clone();
+        };
         let full_disk = move |step: &FileStep<'_>| match step {
-            FileStep::Write { .. } if broken.load(Ordering::SeqCst) => Err(io::ErrorKind::StorageFull.into()),
+            FileStep::Write { .. } => room.check(),
             _ => Ok(()),
         };
-        Ok(self.builder(at.dir.path().join("out")).on_step(full_disk).build()?)
+        builder.on_step(full_disk).build().unwrap()
     }
 
-    fn record(&self, number: u64) -> u64 {
-        number
-    }
-
-    async fn visible(&self, at: &Place) -> Result<Vec<u64>, HarnessError> {
-        let mut numbers = Vec::new();
-        for name in self.targets() {
-            let content = read_target(&at.dir.path().join("out"), &target(name))?;
-            for line in String::from_utf8(content)?.lines() {
-                numbers.push(line.parse()?);
-            }
+    async fn visible(&self, at: &Place) -> Result<String, HarnessError> {
+        let targets: &[&str] = if matches!(self, Self::TwoTargets) { &["low", "high"] } else { &["numbers"] };
+        let mut content = Vec::new();
+        for name in targets {
+            content.extend(read_target(&at.dir.path().join("out"), &target(name))?);
         }
-        Ok(numbers)
-    }
-
-    async fn break_medium(&self, at: &Place) -> Result<Medium, HarnessError> {
-        at.broken.store(true, Ordering::SeqCst);
-        Ok(Medium::Broken)
-    }
-
-    fn large_records(&self) -> u64 {
-        2000
+        Ok(String::from_utf8(content)?)
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_file_sink_passes_the_testkit() {
-    let report = run_all(&Setup::Json).await;
-    report.assert();
-    assert_eq!(report.held, BEHAVIOURS);
+    passes_the_testkit(Files::Json).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_file_sink_without_a_buffer_passes_the_testkit() {
-    run_all(&Setup::JsonUnbuffered).await.assert();
+    passes_the_testkit(Files::JsonUnbuffered).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_file_sink_with_several_files_per_transaction_passes_the_testkit() {
-    run_all(&Setup::TwoTargets).await.assert();
+    passes_the_testkit(Files::TwoTargets).await;
 }

@@ -3,19 +3,20 @@
 #![cfg(all(feature = "testkit", feature = "object_store"))]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of a test are tests")]
 
+mod support;
+
 use std::{
-    io,
     net::SocketAddr,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
 
 use async_trait::async_trait;
 use ratified::{
-    ClientName, Committed, Epoch, SinkCommitter, SinkError, SinkWriter, TwoPhaseSink, TxnContext,
+    Committed, SinkCommitter, SinkError, SinkWriter, TwoPhaseSink, TxnContext,
     sinks::{
         file::TargetName,
         object_store::{
@@ -29,9 +30,13 @@ use ratified::{
             },
         },
     },
-    testkit::{BEHAVIOURS, HarnessError, Medium, SinkHarness, run_all},
+    testkit::HarnessError,
 };
-use ratified_servers::{Moto, SeaweedFs, process::PATIENCE};
+use ratified_servers::{Moto, SeaweedFs, process::PATIENCE, tally};
+use support::{
+    contract::{Place, Room, Setup, passes_the_testkit},
+    crash::{client, txn},
+};
 
 const BUCKET: &str = "lake";
 const ID: &str = "0190f2c4-7a61-7c3e-9d0a-0d0f6b1c2e3f";
@@ -48,14 +53,6 @@ fn bucket(address: SocketAddr) -> AmazonS3 {
 
 fn target(name: &str) -> TargetName {
     name.parse().unwrap()
-}
-
-fn client() -> ClientName {
-    "shop.sink.0".parse().unwrap()
-}
-
-fn txn() -> TxnContext {
-    TxnContext::new(client(), ID.parse().unwrap(), Epoch::FIRST)
 }
 
 /// Numbers as JSON lines; the even and the odd ones are targets of their own.
@@ -85,58 +82,24 @@ async fn stage(sink: &ObjectStoreSink<u64>, txn: &TxnContext, numbers: &[u64]) -
 }
 
 /// A server under the testkit; each place is a prefix of its own.
-struct Server {
-    address: SocketAddr,
-    places: AtomicU64,
-}
-
-struct Place {
-    prefix: String,
-    broken: Arc<AtomicBool>,
-}
+struct Server(SocketAddr);
 
 #[async_trait]
-impl SinkHarness for Server {
+impl Setup for Server {
     type Sink = ObjectStoreSink<u64>;
-    type Location = Place;
 
-    async fn fresh(&self) -> Result<Place, HarnessError> {
-        let number = self.places.fetch_add(1, Ordering::SeqCst);
-        Ok(Place { prefix: format!("place/{number}"), broken: Arc::default() })
-    }
-
-    async fn instance(&self, at: &Place) -> Result<ObjectStoreSink<u64>, HarnessError> {
-        let broken = at.broken.clone();
+    fn sink(&self, at: &Place, room: Room) -> ObjectStoreSink<u64> {
         let full = move |step: &ObjectStep<'_>| match step {
-            ObjectStep::PutPart { .. } if broken.load(Ordering::SeqCst) => Err(io::ErrorKind::StorageFull.into()),
+            ObjectStep::PutPart { .. } => room.check(),
             _ => Ok(()),
         };
-        Ok(sink(self.address, &at.prefix).route(|_| target("numbers")).file_bytes(4000).on_step(full).build()?)
+        let builder = sink(self.0, &format!("place/{}", at.number)).route(|_| target("numbers"));
+        builder.file_bytes(4000).on_step(full).build().unwrap()
     }
 
-    fn record(&self, number: u64) -> u64 {
-        number
+    async fn visible(&self, at: &Place) -> Result<String, HarnessError> {
+        visible(self.0, &format!("place/{}", at.number), &["numbers"]).await
     }
-
-    async fn visible(&self, at: &Place) -> Result<Vec<u64>, HarnessError> {
-        let content = visible(self.address, &at.prefix, &["numbers"]).await?;
-        content.lines().map(|line| Ok(line.parse()?)).collect()
-    }
-
-    async fn break_medium(&self, at: &Place) -> Result<Medium, HarnessError> {
-        at.broken.store(true, Ordering::SeqCst);
-        Ok(Medium::Broken)
-    }
-
-    fn large_records(&self) -> u64 {
-        2000
-    }
-}
-
-async fn passes_the_testkit(address: SocketAddr) {
-    let report = run_all(&Server { address, places: AtomicU64::new(0) }).await;
-    report.assert();
-    assert_eq!(report.held, BEHAVIOURS);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -144,14 +107,14 @@ async fn seaweedfs_passes_the_testkit() {
     println!("SeaweedFS {}", SeaweedFs::version());
     let server = SeaweedFs::start();
     server.make_bucket(BUCKET);
-    passes_the_testkit(server.address()).await;
+    passes_the_testkit(Server(server.address())).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn moto_passes_the_testkit() {
     let server = Moto::start();
     server.make_bucket(BUCKET);
-    passes_the_testkit(server.address()).await;
+    passes_the_testkit(Server(server.address())).await;
 }
 
 /// What a store answers to completions that have nothing to complete.
@@ -274,7 +237,7 @@ async fn with_a_crash_at(server: &Arc<Mutex<SeaweedFs>>, nth: usize) -> (bool, b
     let counted = steps.clone();
     let watch = move |_: &ObjectStep<'_>| {
         if counted.fetch_add(1, Ordering::SeqCst) == nth {
-            tell_fault();
+            tally::fault("SIGKILL SeaweedFS");
             tokio::task::block_in_place(|| killed.lock().unwrap().crash());
         }
         Ok(())
@@ -303,14 +266,6 @@ async fn with_a_crash_at(server: &Arc<Mutex<SeaweedFs>>, nth: usize) -> (bool, b
     assert_eq!(committer.commit(&context, &handle).await.unwrap(), Committed::Already, "step {nth}");
     assert_eq!(committer.list_staged(&client()).await.unwrap(), [], "step {nth}");
     (steps.load(Ordering::SeqCst) > nth, nth >= undecided)
-}
-
-/// For the count of `scripts/test`.
-fn tell_fault() {
-    if let Some(tally) = std::env::var_os("TEST_TALLY") {
-        let mut file = std::fs::File::options().append(true).create(true).open(tally).unwrap();
-        io::Write::write_all(&mut file, b"fault SIGKILL SeaweedFS\n").unwrap();
-    }
 }
 
 /// As the runtime does: what may pass is asked again.

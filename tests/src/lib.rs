@@ -25,4 +25,4 @@ pub mod raw;
 pub mod session;
 pub mod shape;
 pub mod strace;
-pub mod tally;
+pub use ratified_servers::tally;

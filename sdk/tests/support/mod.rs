@@ -1,6 +1,9 @@
 //! A coordinator, a sink in memory, and a proxy that loses and garbles answers.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+#[cfg(feature = "testkit")]
+pub(crate) mod contract;
+pub(crate) mod crash;
 pub(crate) mod proxy;
 pub(crate) mod sink;
 

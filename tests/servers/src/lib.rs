@@ -17,5 +17,6 @@ pub mod postgres;
 pub mod process;
 mod s3;
 pub mod seaweedfs;
+pub mod tally;
 
 pub use self::{cutter::Cutter, disk::SmallDisk, moto::Moto, postgres::Postgres, seaweedfs::SeaweedFs};
