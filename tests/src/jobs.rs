@@ -8,8 +8,9 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
 
-use crate::{around::Around, poll, tally};
+use crate::{around::Around, poll, raw::Raw, tally};
 
 /// How a job is run; the program and the directory stay the same over its restarts.
 #[derive(Debug, Clone)]
@@ -49,6 +50,12 @@ pub struct JobProcess {
 }
 
 impl JobSpec {
+    /// A job of this name with 60 records, 10 to a transaction, in a directory of its own below this one.
+    pub fn new(program: &str, driver: &'static str, url: String, parent: &Path, name: &str) -> Self {
+        let (program, dir) = (PathBuf::from(program), parent.join(name));
+        Self { program, driver, url, dir, name: name.to_owned(), records: 60, per_txn: 10 }
+    }
+
     /// Starts the job; the options are the program's own.
     ///
     /// # Panics
@@ -85,10 +92,28 @@ impl JobSpec {
         self.dir.join("out")
     }
 
-    /// A spec of the same job with its own client and directory.
-    #[must_use]
-    pub fn named(&self, name: &str, dir: &Path) -> Self {
-        Self { name: name.to_owned(), dir: dir.join(name), ..self.clone() }
+    /// How many files a reader sees, those of the staging area as one.
+    pub fn visible_files(&self) -> usize {
+        fs::read_dir(self.out()).map_or(0, Iterator::count)
+    }
+
+    /// How many transactions of it the coordinator remembers as committed or aborted.
+    ///
+    /// # Panics
+    /// When it does not tell.
+    pub async fn decided(&self, coordinator: &Raw) -> usize {
+        let worker = if self.driver.ends_with("engine") { ".0" } else { "" };
+        let kept = coordinator.get(&format!("/v1/preserver/{}{worker}", self.name)).await;
+        if kept.status == 404 { 0 } else { kept.ok(200)["outcomes"].as_array().map_or(0, Vec::len) }
+    }
+
+    /// The coordinator has nothing unfinished of it.
+    ///
+    /// # Panics
+    /// When it has.
+    pub async fn check_finished(&self, coordinator: &Raw, what: &str) {
+        let live = coordinator.get(&format!("/v1/txns?clientPrefix={}", self.name)).await.ok(200);
+        assert_eq!(live["items"], json!([]), "{what}: unfinished transactions");
     }
 }
 

@@ -19,15 +19,7 @@ async fn scene() -> (Ratifyd, TempDir) {
 }
 
 fn job(ratifyd: &Ratifyd, dir: &Path) -> JobSpec {
-    JobSpec {
-        program: Path::new(env!("CARGO_BIN_EXE_job")).to_owned(),
-        driver: "split",
-        url: ratifyd.url(),
-        dir: dir.to_owned(),
-        name: "job".to_owned(),
-        records: 60,
-        per_txn: 10,
-    }
+    JobSpec { dir: dir.to_owned(), ..JobSpec::new(env!("CARGO_BIN_EXE_job"), "split", ratifyd.url(), dir, "job") }
 }
 
 /// Decided, then host and disk lost: the next one finds what it needs at the coordinator.

@@ -2,15 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failure here is a failed test")]
 
-use std::path::Path;
-
 use ratified_tests::{
     config::Config,
     jobs::{Ended, JobSpec},
     pipeline::{check_both, copy_of, visible},
     process::Ratifyd,
 };
-use serde_json::json;
 use tempfile::TempDir;
 
 /// Every place in the life of a transaction of two sinks. Members flush at the same time and commit in their turn.
@@ -32,21 +29,12 @@ const PLACES: [&str; 14] = [
 ];
 
 fn job(ratifyd: &Ratifyd, dir: &TempDir, name: &str) -> JobSpec {
-    JobSpec {
-        program: Path::new(env!("CARGO_BIN_EXE_job")).to_owned(),
-        driver: "composite",
-        url: ratifyd.url(),
-        dir: dir.path().join(name),
-        name: name.to_owned(),
-        records: 60,
-        per_txn: 10,
-    }
+    JobSpec::new(env!("CARGO_BIN_EXE_job"), "composite", ratifyd.url(), dir.path(), name)
 }
 
 async fn check(ratifyd: &Ratifyd, job: &JobSpec, what: &str) {
     check_both(&job.out(), job.records).unwrap_or_else(|why| panic!("{what}: {why}"));
-    let live = ratifyd.raw().get(&format!("/v1/txns?clientPrefix={}", job.name)).await.ok(200);
-    assert_eq!(live["items"], json!([]), "{what}: unfinished transactions");
+    job.check_finished(&ratifyd.raw(), what).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

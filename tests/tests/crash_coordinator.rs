@@ -9,6 +9,7 @@ use std::{fs::File, time::Duration};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use ratified_tests::{
     config::Config,
+    environment::from_environment,
     load::{Load, Mix},
     poll,
     process::{Ratifyd, run_to_end},
@@ -17,10 +18,6 @@ use ratified_tests::{
 };
 use rustix::process::Signal;
 use serde_json::json;
-
-fn from_environment(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
-}
 
 /// Kills the coordinator so many times under load; some of the kills lie in the recovery from the one before.
 async fn survive(what: &str, config: Config, keep: Option<usize>, default_seed: u64) {

@@ -5,21 +5,20 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a failure here is a failed test")]
 
-use std::{fs, path::Path, time::Duration};
+use std::time::Duration;
 
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use ratified_tests::{
     config::Config,
+    environment::from_environment,
     jobs::{Ended, JobSpec},
-    pipeline::{check_exactly_once, visible},
+    pipeline::visible,
     poll,
     process::Ratifyd,
-    proxy::{Proxy, pass},
+    site::Site,
     tally,
 };
 use rustix::process::Signal;
-use serde_json::json;
-use tempfile::TempDir;
 
 /// Every place in the life of a transaction, in the order of its life.
 const PLACES: [&str; 10] =
@@ -27,48 +26,13 @@ const PLACES: [&str; 10] =
 /// Places between a transaction and the engine.
 const ENGINE_PLACES: [&str; 4] = ["opened", "stored", "notified", "flushed"];
 
-/// A coordinator, a stable address in front of it, and a directory for jobs.
-struct Site {
-    ratifyd: Ratifyd,
-    proxy: Proxy,
-    dir: TempDir,
-}
-
-impl Site {
-    async fn new() -> Self {
-        let ratifyd = Ratifyd::start(Config::new()).await;
-        let proxy = Proxy::start(ratifyd.address(), pass()).await;
-        Self { ratifyd, proxy, dir: tempfile::tempdir().unwrap() }
-    }
-
-    fn job(&self, driver: &'static str, name: &str) -> JobSpec {
-        JobSpec {
-            program: Path::new(env!("CARGO_BIN_EXE_job")).to_owned(),
-            driver,
-            url: self.proxy.url(),
-            dir: self.dir.path().join(name),
-            name: name.to_owned(),
-            records: 60,
-            per_txn: 10,
-        }
-    }
-
-    /// Every record is visible once, nothing is staged, and the coordinator has nothing unfinished.
-    async fn check(&self, job: &JobSpec, what: &str) {
-        check_exactly_once(&job.out(), job.records).unwrap_or_else(|why| panic!("{what}: {why}"));
-        let prefix = format!("/v1/txns?clientPrefix={}", job.name);
-        let live = self.ratifyd.raw().get(&prefix).await.ok(200);
-        assert_eq!(live["items"], json!([]), "{what}: unfinished transactions");
-    }
-}
-
-fn from_environment(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+async fn site() -> Site {
+    Site::new(Ratifyd::start(Config::new()).await, env!("CARGO_BIN_EXE_job")).await
 }
 
 /// Kills the job at each place, each for the first time it is passed and some later ones; then runs it to the end.
 async fn die_everywhere(driver: &'static str, places: &[&str]) {
-    let site = Site::new().await;
+    let site = site().await;
     let mut kills = 0;
     for place in places {
         for nth in [0, 1, 4] {
@@ -100,7 +64,7 @@ async fn a_job_under_an_engine_killed_at_any_place_writes_every_record_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_job_killed_while_it_recovers_recovers_from_that_too() {
-    let site = Site::new().await;
+    let site = site().await;
     let mut kills = 0;
     for driver in ["split", "engine"] {
         for (first, second) in [
@@ -137,8 +101,8 @@ async fn random_run(site: &mut Site, driver: &'static str, seed: u64) -> (u64, u
         let options = [("die", die.as_str())];
         let mut running = job.start(if chooses_place { &options } else { &[] });
         // At some point of its progress, however fast the machine is, and a moment of chance behind it.
-        let goal = visible_files(&job) + rng.random_range(0..12);
-        poll::until_some("the job to come so far", || (visible_files(&job) >= goal || running.is_over()).then_some(()))
+        let goal = job.visible_files() + rng.random_range(0..12);
+        poll::until_some("the job to come so far", || (job.visible_files() >= goal || running.is_over()).then_some(()))
             .await;
         tokio::time::sleep(Duration::from_micros(rng.random_range(0..20_000))).await;
         let (kills_job, kills_coordinator) = [(true, false), (false, true), (true, true)][rng.random_range(0..3)];
@@ -160,14 +124,10 @@ async fn random_run(site: &mut Site, driver: &'static str, seed: u64) -> (u64, u
     (job_kills, coordinator_kills)
 }
 
-fn visible_files(job: &JobSpec) -> usize {
-    fs::read_dir(job.out()).map_or(0, Iterator::count)
-}
-
 async fn die_at_random(driver: &'static str, default_seed: u64) {
     let (runs, first) = (from_environment("TEST_SEEDS", 12), from_environment("TEST_SEED", default_seed));
     tally::seed(&format!("kills of {driver} jobs, {runs} runs"), first);
-    let mut site = Site::new().await;
+    let mut site = site().await;
     let (mut job_kills, mut coordinator_kills) = (0, 0);
     for seed in first..first + runs {
         let (jobs, coordinators) = random_run(&mut site, driver, seed).await;
@@ -193,7 +153,7 @@ async fn a_job_under_an_engine_and_its_coordinator_killed_at_random_write_every_
 
 /// A job suspends itself at a place; a successor on another host runs to the end; then the first one wakes up.
 async fn wake_up_late(driver: &'static str, place: &str) {
-    let site = Site::new().await;
+    let site = site().await;
     let job = site.job(driver, &format!("{driver}-{place}"));
     let mut zombie = job.start(&[("stop", &format!("{place}:1"))]);
     zombie.until_suspended().await;

@@ -3,8 +3,6 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a failure here is a failed test")]
 
-use std::path::Path;
-
 use ratified_servers::SeaweedFs;
 use ratified_tests::{
     config::Config,
@@ -13,7 +11,6 @@ use ratified_tests::{
     process::Ratifyd,
     tally,
 };
-use serde_json::json;
 use tempfile::TempDir;
 
 /// Every place in the life of a transaction, in the order of its life.
@@ -48,15 +45,8 @@ impl Site {
     }
 
     fn job(&self, driver: &'static str, name: &str) -> JobSpec {
-        JobSpec {
-            program: Path::new(env!("CARGO_BIN_EXE_job")).to_owned(),
-            driver,
-            url: self.ratifyd.url(),
-            dir: self.dir.path().join(name),
-            name: name.to_owned(),
-            records: 40,
-            per_txn: 10,
-        }
+        let program = env!("CARGO_BIN_EXE_job");
+        JobSpec { records: 40, ..JobSpec::new(program, driver, self.ratifyd.url(), self.dir.path(), name) }
     }
 
     async fn run(&self, job: &JobSpec, die: Option<&str>) -> Ended {
@@ -70,9 +60,7 @@ impl Site {
     /// Every record is visible once, nothing is staged, and the coordinator has nothing unfinished.
     async fn check(&self, job: &JobSpec, what: &str) {
         check_objects(&self.bucket, &job.name, job.records).await.unwrap_or_else(|why| panic!("{what}: {why}"));
-        let prefix = format!("/v1/txns?clientPrefix={}", job.name);
-        let live = self.ratifyd.raw().get(&prefix).await.ok(200);
-        assert_eq!(live["items"], json!([]), "{what}: unfinished transactions");
+        job.check_finished(&self.ratifyd.raw(), what).await;
     }
 
     /// A death between an upload and its marker leaves one that only a lifecycle rule removes: it must hold nothing. The
@@ -146,8 +134,8 @@ async fn a_store_killed_under_a_running_job_loses_and_doubles_nothing() {
         let bucket = site.bucket.clone();
         for _ in 0..3 {
             let mut running = job.start(&[("bucket", &bucket)]);
-            let goal = decided(&site, &job).await + 3;
-            while decided(&site, &job).await < goal && !running.is_over() {
+            let goal = job.decided(&site.ratifyd.raw()).await + 3;
+            while job.decided(&site.ratifyd.raw()).await < goal && !running.is_over() {
                 tokio::task::yield_now().await;
             }
             tokio::task::block_in_place(|| site.store.crash());
@@ -160,11 +148,4 @@ async fn a_store_killed_under_a_running_job_loses_and_doubles_nothing() {
         assert_eq!(site.run(&job, None).await, Ended::Finished, "{driver}");
         site.check(&job, driver).await;
     }
-}
-
-/// How many transactions of the job the coordinator remembers as committed.
-async fn decided(site: &Site, job: &JobSpec) -> usize {
-    let client = if job.driver == "objects_engine" { format!("{}.0", job.name) } else { job.name.clone() };
-    let kept = site.ratifyd.raw().get(&format!("/v1/preserver/{client}")).await;
-    if kept.status == 404 { 0 } else { kept.ok(200)["outcomes"].as_array().map_or(0, Vec::len) }
 }

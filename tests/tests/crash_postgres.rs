@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failure here is a failed test")]
 
-use std::path::Path;
-
 use ratified_servers::Postgres;
 use ratified_tests::{
     config::Config,
@@ -13,7 +11,6 @@ use ratified_tests::{
     tally,
 };
 use rustix::process::Signal;
-use serde_json::json;
 use tempfile::TempDir;
 
 /// Every place in the life of a transaction of a job that checkpoints itself, and of its opening.
@@ -59,15 +56,8 @@ impl Site {
     fn case(&self, driver: &'static str, staging: &'static str, place: &str) -> Case {
         let what = format!("{driver}-{staging}-{}", place.replace(':', "-"));
         make_tables(&self.server, &what);
-        let job = JobSpec {
-            program: Path::new(env!("CARGO_BIN_EXE_job")).to_owned(),
-            driver,
-            url: self.ratifyd.url(),
-            dir: self.dir.path().join(&what),
-            name: what.clone(),
-            records: 40,
-            per_txn: 10,
-        };
+        let program = env!("CARGO_BIN_EXE_job");
+        let job = JobSpec { records: 40, ..JobSpec::new(program, driver, self.ratifyd.url(), self.dir.path(), &what) };
         Case { job, url: self.server.url(), staging, what }
     }
 
@@ -75,8 +65,7 @@ impl Site {
     async fn check(&self, case: &Case) {
         let Case { job, what, .. } = case;
         check_rows(&self.server, &job.name, job.records).unwrap_or_else(|why| panic!("{what}: {why}"));
-        let live = self.ratifyd.raw().get(&format!("/v1/txns?clientPrefix={}", job.name)).await.ok(200);
-        assert_eq!(live["items"], json!([]), "{what}: unfinished transactions");
+        job.check_finished(&self.ratifyd.raw(), what).await;
     }
 }
 

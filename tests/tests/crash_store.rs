@@ -13,14 +13,11 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 use ratified_tests::{
     answers::{ask, fill},
     config::Config,
+    environment::from_environment,
     load::{Load, Mix},
     process::{Ratifyd, copy_dir},
     tally,
 };
-
-fn from_environment(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
-}
 
 fn files(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();

@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a failure here is a failed test")]
 
-use std::path::Path;
-
 use ratified_tests::{
     around::Around,
     config::Config,
@@ -13,7 +11,6 @@ use ratified_tests::{
     process::Ratifyd,
     tally,
 };
-use serde_json::json;
 use tempfile::TempDir;
 
 /// Behind which the next call fails.
@@ -22,22 +19,13 @@ const PLACES: [&str; 9] =
 const CALLS: [&str; 3] = ["posix/io/sync/fsync", "posix/io/sync/fdatasync", "posix/io/oc/open"];
 
 fn job(ratifyd: &Ratifyd, dir: &TempDir, driver: &'static str, name: &str) -> JobSpec {
-    JobSpec {
-        program: Path::new(env!("CARGO_BIN_EXE_job")).to_owned(),
-        driver,
-        url: ratifyd.url(),
-        dir: dir.path().join(name),
-        name: name.to_owned(),
-        records: 60,
-        per_txn: 10,
-    }
+    JobSpec::new(env!("CARGO_BIN_EXE_job"), driver, ratifyd.url(), dir.path(), name)
 }
 
 async fn check(ratifyd: &Ratifyd, job: &JobSpec) {
     assert_eq!(job.run(&[]).await, Ended::Finished, "{}", job.name);
     check_exactly_once(&job.out(), job.records).unwrap_or_else(|why| panic!("{}: {why}", job.name));
-    let live = ratifyd.raw().get(&format!("/v1/txns?clientPrefix={}", job.name)).await.ok(200);
-    assert_eq!(live["items"], json!([]), "{}: unfinished transactions", job.name);
+    job.check_finished(&ratifyd.raw(), &job.name).await;
 }
 
 /// Lets one call of each kind fail behind each place.

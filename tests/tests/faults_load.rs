@@ -16,6 +16,7 @@ use ratified_tests::{
     answers::{ask, fill},
     around::Around,
     config::Config,
+    environment::from_environment,
     fiu::{Errno, Times},
     process::{Ratifyd, one_line_of},
     session::Session,
@@ -23,10 +24,6 @@ use ratified_tests::{
     tally,
 };
 use serde_json::json;
-
-fn from_environment(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
-}
 
 /// What changes the disk, and what reads it. The last is so frequent that it is thinned out more.
 const CALLS: [(&str, u64); 8] = [

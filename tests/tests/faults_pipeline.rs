@@ -5,24 +5,23 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a failure here is a failed test")]
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::collections::BTreeMap;
 
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use ratified::sinks::file::read_target;
 use ratified_tests::{
     config::Config,
+    environment::from_environment,
     fiu::{Errno, Fiu, Times},
     jobs::{Ended, JobSpec},
-    pipeline::check_exactly_once,
     poll,
     process::{Ratifyd, one_line_of},
-    proxy::{Proxy, pass},
     session::incarnation,
+    site::Site,
     tally,
 };
 use rustix::process::Signal;
 use serde_json::json;
-use tempfile::TempDir;
 
 const PLACES: [&str; 6] = ["begun", "write", "sync_file", "pre_committed", "decided", "rename_1"];
 
@@ -38,59 +37,48 @@ enum Mishap {
 const MISHAPS: [Mishap; 5] =
     [Mishap::KillJob, Mishap::KillCoordinator, Mishap::KillBoth, Mishap::CoordinatorsDisk, Mishap::JobsDisk];
 
-struct Site {
-    ratifyd: Ratifyd,
-    proxy: Proxy,
+/// A site whose disks can be made to fail.
+struct Drill {
+    site: Site,
     fiu: Fiu,
-    dir: TempDir,
     opens: u64,
 }
 
-impl Site {
+impl Drill {
     async fn new() -> Self {
         let mut ratifyd = Ratifyd::stopped(&Config::new());
-        let dir = tempfile::tempdir().unwrap();
-        let fiu = Fiu::new(dir.path());
+        let fiu = Fiu::new(ratifyd.side_dir());
         ratifyd.run_inside(fiu.around());
         ratifyd.start_again().await;
-        let proxy = Proxy::start(ratifyd.address(), pass()).await;
-        Self { ratifyd, proxy, fiu, dir, opens: 0 }
+        Self { site: Site::new(ratifyd, env!("CARGO_BIN_EXE_job")).await, fiu, opens: 0 }
     }
 
     fn job(&self, driver: &'static str, name: &str) -> JobSpec {
-        JobSpec {
-            program: Path::new(env!("CARGO_BIN_EXE_job")).to_owned(),
-            driver,
-            url: self.proxy.url(),
-            dir: self.dir.path().join(name),
-            name: name.to_owned(),
-            records: 300,
-            per_txn: 10,
-        }
+        JobSpec { records: 300, ..self.site.job(driver, name) }
     }
 
     /// Lets the next sync of the coordinator fail, and starts it again on what is on disk.
     async fn fail_disk(&mut self, errno: Errno, times: Times) {
         self.opens += 1;
-        let logged = self.ratifyd.log().len();
-        let kind = self.fiu.fail(self.ratifyd.pid(), "posix/io/sync/fsync", errno, times);
+        let logged = self.site.ratifyd.log().len();
+        let kind = self.fiu.fail(self.site.ratifyd.pid(), "posix/io/sync/fsync", errno, times);
         // Somebody must want something durable; the job may just have ended.
         let body = json!({"incarnation": incarnation(self.opens), "create": true});
-        let answer = self.ratifyd.raw().try_call("POST", "/v1/clients/other/open", Some(&body)).await;
+        let answer = self.site.ratifyd.raw().try_call("POST", "/v1/clients/other/open", Some(&body)).await;
         assert!(!answer.is_ok_and(|reply| reply.status == 200), "acknowledged after the fault");
-        let status = self.ratifyd.wait_for_exit().await;
-        let log = self.ratifyd.log()[logged..].to_owned();
+        let status = self.site.ratifyd.wait_for_exit().await;
+        let log = self.site.ratifyd.log()[logged..].to_owned();
         assert_eq!(status.code(), Some(3), "{log}");
         assert!(one_line_of(&log).starts_with("the store failed: "), "{log}");
         tally::fault(&kind);
-        self.ratifyd.start_again().await;
+        self.site.ratifyd.start_again().await;
     }
 
     /// One run of the job, with one mishap; whether the job has finished nevertheless.
     async fn meet(&mut self, job: &JobSpec, mishap: Mishap, rng: &mut StdRng) -> bool {
         let errno = Errno::ALL[rng.random_range(0..2)];
         let place = format!("{}:{}", PLACES[rng.random_range(0..PLACES.len())], rng.random_range(0..6));
-        let pipes = self.dir.path().display().to_string();
+        let pipes = self.site.ratifyd.side_dir().display().to_string();
         let fail = [
             ("fail", place.as_str()),
             ("call", "posix/io/sync/fsync"),
@@ -99,11 +87,11 @@ impl Site {
             ("pipes", pipes.as_str()),
         ];
         let fails_itself = mishap == Mishap::JobsDisk;
-        let goal = visible_files(job) + rng.random_range(0..12);
+        let goal = job.visible_files() + rng.random_range(0..12);
         let mut running = job.start_inside(&self.fiu.around(), if fails_itself { &fail } else { &[] });
         if !fails_itself {
             poll::until_some("the job to come so far", || {
-                (visible_files(job) >= goal || running.is_over()).then_some(())
+                (job.visible_files() >= goal || running.is_over()).then_some(())
             })
             .await;
         }
@@ -111,7 +99,7 @@ impl Site {
             running.signal(Signal::KILL);
         }
         match mishap {
-            Mishap::KillCoordinator | Mishap::KillBoth => self.ratifyd.crash().await,
+            Mishap::KillCoordinator | Mishap::KillBoth => self.site.ratifyd.crash().await,
             Mishap::CoordinatorsDisk => {
                 let times = Times::ALL[rng.random_range(0..2)];
                 self.fail_disk(errno, times).await;
@@ -130,47 +118,37 @@ impl Site {
     }
 }
 
-fn visible_files(job: &JobSpec) -> usize {
-    fs::read_dir(job.out()).map_or(0, Iterator::count)
-}
-
 fn output(job: &JobSpec) -> [Vec<u8>; 2] {
     ["even", "odd"].map(|target| read_target(&job.out(), &target.parse().unwrap()).unwrap())
 }
 
-fn from_environment(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
-}
-
-async fn drill(driver: &'static str, default_seed: u64) {
+async fn disturb(driver: &'static str, default_seed: u64) {
     let (runs, first) = (from_environment("TEST_SEEDS", 5), from_environment("TEST_SEED", default_seed));
     tally::seed(&format!("mixed faults under {driver} pipelines, {runs} runs"), first);
-    let mut site = Site::new().await;
-    let undisturbed = site.job(driver, &format!("{driver}-undisturbed"));
+    let mut drill = Drill::new().await;
+    let undisturbed = drill.job(driver, &format!("{driver}-undisturbed"));
     assert_eq!(undisturbed.run(&[]).await, Ended::Finished);
     let expected = output(&undisturbed);
     assert_eq!(expected.iter().map(|bytes| bytes.iter().filter(|byte| **byte == b'\n').count()).sum::<usize>(), 300);
     let mut met = BTreeMap::<Mishap, u64>::new();
     for seed in first..first + runs {
         let mut rng = StdRng::seed_from_u64(seed);
-        let job = site.job(driver, &format!("{driver}-{seed}"));
+        let job = drill.job(driver, &format!("{driver}-{seed}"));
         let mut has_finished = false;
         for at in 0..MISHAPS.len() {
             // Each kind once, in an order that differs from run to run.
             let mishap = MISHAPS[(at * 2 + usize::try_from(seed).unwrap()) % MISHAPS.len()];
-            has_finished = site.meet(&job, mishap, &mut rng).await;
+            has_finished = drill.meet(&job, mishap, &mut rng).await;
             *met.entry(mishap).or_default() += 1;
-            if has_finished && visible_files(&job) >= 60 {
+            if has_finished && job.visible_files() >= 60 {
                 break;
             }
         }
         if !has_finished {
             assert_eq!(job.run(&[]).await, Ended::Finished, "{driver}, seed {seed}");
         }
-        check_exactly_once(&job.out(), job.records).unwrap_or_else(|why| panic!("{driver}, seed {seed}: {why}"));
+        drill.site.check(&job, &format!("{driver}, seed {seed}")).await;
         assert!(output(&job) == expected, "{driver}, seed {seed}: another output than that of an undisturbed run");
-        let live = site.ratifyd.raw().get(&format!("/v1/txns?clientPrefix={}", job.name)).await.ok(200);
-        assert_eq!(live["items"], json!([]), "{driver}, seed {seed}");
     }
     println!("{driver}: {met:?}");
     assert!(MISHAPS.iter().all(|mishap| met.contains_key(mishap)), "too little happened: {met:?}");
@@ -178,10 +156,10 @@ async fn drill(driver: &'static str, default_seed: u64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_self_checkpointing_pipeline_under_mixed_faults_writes_what_an_undisturbed_one_writes() {
-    drill("split", 300).await;
+    disturb("split", 300).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pipeline_under_an_engine_and_mixed_faults_writes_what_an_undisturbed_one_writes() {
-    drill("engine", 400).await;
+    disturb("engine", 400).await;
 }

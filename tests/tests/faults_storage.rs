@@ -15,6 +15,7 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 use ratified_tests::{
     around::Around,
     config::Config,
+    environment::from_environment,
     fiu::{Errno, Fiu, Times},
     load::{Load, Mix},
     process::{Ratifyd, one_line_of},
@@ -25,10 +26,6 @@ use ratified_tests::{
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde_json::json;
 use tokio::task::JoinSet;
-
-fn from_environment(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
-}
 
 /// A seed that was printed.
 fn seeded(test: &str, default: u64) -> (u64, StdRng) {
