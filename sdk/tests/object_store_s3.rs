@@ -32,7 +32,7 @@ use ratified::{
     },
     testkit::HarnessError,
 };
-use ratified_servers::{Moto, SeaweedFs, process::PATIENCE, tally};
+use ratified_servers::{Cutter, Moto, SeaweedFs, cutter::Side, process::PATIENCE, tally};
 use support::{
     contract::{Place, Room, Setup, passes_the_testkit},
     crash::{client, txn},
@@ -294,5 +294,44 @@ async fn a_server_killed_and_restarted_at_any_step_loses_and_doubles_nothing() {
             return;
         }
         decided += usize::from(is_decided);
+    }
+}
+
+/// One transaction through connections that are cut when one side has sent so many bytes. Whether they were.
+async fn with_a_cut_at(address: SocketAddr, side: Side, bytes: u64) -> bool {
+    let (txn, prefix) = (txn(), format!("cut/{side:?}/{bytes}"));
+    let cutter = Cutter::start(address);
+    let (direct, cut) = (sink(address, &prefix), sink(cutter.address(), &prefix));
+    let (direct, cut) = (direct.build().unwrap().committer().await.unwrap(), cut.build().unwrap());
+    cutter.cut_after(side, bytes);
+    let expected = match stage(&cut, &txn, &[1, 2, 3, 4]).await {
+        Ok(handle) => {
+            let committer = cut.committer().await.unwrap();
+            let _ = until_done(|| committer.commit(&txn, &handle)).await;
+            assert_eq!(direct.commit(&txn, &handle).await.unwrap(), Committed::Already, "{side:?} {bytes}");
+            "1\n3\n2\n4\n"
+        }
+        Err(error) => {
+            assert!(matches!(error, SinkError::Retry { .. }), "{side:?} {bytes}: {error}");
+            direct.abort(&txn, None).await.unwrap();
+            ""
+        }
+    };
+    assert_eq!(visible(address, &prefix, &["odd", "even"]).await.unwrap(), expected, "{side:?} {bytes}");
+    assert_eq!(direct.list_staged(&client()).await.unwrap(), [], "{side:?} {bytes}");
+    cutter.has_cut()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_cut_in_the_middle_of_any_request_or_answer_loses_and_doubles_nothing() {
+    let server = SeaweedFs::start();
+    server.make_bucket(BUCKET);
+    for side in [Side::Caller, Side::Server] {
+        let mut cuts = 0;
+        while with_a_cut_at(server.address(), side, 1 + cuts * 397).await {
+            cuts += 1;
+        }
+        println!("{cuts} cuts of what the {side:?} sends");
+        assert!(cuts > 8, "{cuts} cuts of what the {side:?} sends");
     }
 }
