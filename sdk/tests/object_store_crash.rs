@@ -12,7 +12,7 @@ use std::{
 };
 
 use ratified::{
-    SinkCommitter, SinkWriter, TwoPhaseSink,
+    Committed, Epoch, SinkCommitter, SinkWriter, TwoPhaseSink, TxnContext,
     sinks::{
         file::TargetName,
         object_store::{
@@ -21,6 +21,7 @@ use ratified::{
         },
     },
 };
+use ratified_servers::SmallDisk;
 use support::crash::{Site, client, die_before_every_step, live, txn};
 use tempfile::TempDir;
 
@@ -107,4 +108,28 @@ async fn a_disk_that_takes_no_more_is_told_at_pre_commit_and_what_it_took_is_rem
     committer.abort(&txn(), None).await.unwrap();
     assert_eq!(committer.list_staged(&client()).await.unwrap(), []);
     assert_eq!(Objects::visible(dir.path()).await, "");
+}
+
+#[tokio::test]
+async fn a_full_disk_is_told_at_pre_commit_and_takes_the_next_transaction_once_the_first_one_is_aborted() {
+    let disk = SmallDisk::mount(4 << 20);
+    let sink = ObjectStoreSink::local(disk.path(), "odd".parse().unwrap(), JsonLines::new().max_record_bytes(9 << 20));
+    let sink = sink.prefix("out").build().unwrap();
+    let (committer, mut writer) = (sink.committer().await.unwrap(), sink.writer().await.unwrap());
+    let mut handle = writer.begin(&txn()).await.unwrap();
+    let _ = writer.write(&txn(), &mut handle, vec!["x".repeat(8 << 20)]).await;
+    for _ in 0..2 {
+        let error = writer.pre_commit(&txn(), &mut handle).await.unwrap_err().to_string();
+        assert!(error.contains("cannot write out/_ratified/shop.sink.0/"), "{error}");
+        assert!(error.contains("No space left on device"), "{error}");
+    }
+    assert_eq!(committer.list_staged(&client()).await.unwrap(), [txn().txn_id]);
+    committer.abort(&txn(), None).await.unwrap();
+    assert_eq!(committer.list_staged(&client()).await.unwrap(), []);
+    let next = TxnContext::new(client(), "0190f2c4-7a61-7c3e-9d0a-0d0f6b1c2e40".parse().unwrap(), Epoch::FIRST);
+    let mut handle = writer.begin(&next).await.unwrap();
+    writer.write(&next, &mut handle, vec!["y".repeat(3 << 20)]).await.unwrap();
+    writer.pre_commit(&next, &mut handle).await.unwrap();
+    assert_eq!(committer.commit(&next, &handle).await.unwrap(), Committed::Now);
+    assert!(Objects::visible(&disk.path()).await == format!("\"{}\"\n", "y".repeat(3 << 20)));
 }
