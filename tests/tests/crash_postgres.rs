@@ -1,10 +1,17 @@
-//! A job that writes to PostgreSQL, killed at every step it takes; the server, killed at each of them; and both at once.
+//! A job that writes to PostgreSQL, killed at every step it takes and at random moments; the server, killed at each of them;
+//! and both at once.
+//!
+//! `TEST_SEEDS` sets how many random runs are made of each kind, `TEST_SEED` the first seed.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a failure here is a failed test")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a failure here is a failed test")]
 
+use std::time::Duration;
+
+use rand::{RngExt, SeedableRng, rngs::StdRng};
 use ratified_servers::Postgres;
 use ratified_tests::{
     config::Config,
+    environment::from_environment,
     jobs::{Ended, JobSpec},
     pipeline::{check_rows, make_tables},
     process::Ratifyd,
@@ -177,6 +184,63 @@ async fn a_server_killed_at_any_step_of_a_job_under_an_engine_has_every_row_once
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_killed_together_with_the_job_at_any_step_has_every_row_once() {
     server_dies_everywhere("split", true).await;
+}
+
+/// One random run: the job, the server, or both at once are killed, until the job has finished. How often each was.
+async fn random_run(site: &mut Site, driver: &'static str, staging: &'static str, seed: u64) -> [u64; 2] {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let mut case = site.case(driver, staging, &format!("random-{seed}"));
+    case.job.records = 300;
+    let raw = site.ratifyd.raw();
+    let mut kills = [0; 2];
+    for _ in 0..5 {
+        let goal = case.job.decided(&raw).await + rng.random_range(0..6);
+        let mut running = case.job.start(&case.with(&[]));
+        // At some point of its progress, however fast the machine is, and a moment of chance behind it.
+        while case.job.decided(&raw).await < goal && !running.is_over() {
+            tokio::task::yield_now().await;
+        }
+        tokio::time::sleep(Duration::from_micros(rng.random_range(0..20_000))).await;
+        let (kills_job, kills_server) = [(true, false), (false, true), (true, true)][rng.random_range(0..3)];
+        if kills_server {
+            site.server.kill();
+            tally::fault("SIGKILL PostgreSQL");
+            kills[1] += 1;
+        }
+        if kills_job && !running.is_over() {
+            running.signal(Signal::KILL);
+        }
+        if kills_server {
+            site.server.start_again();
+        }
+        match running.wait().await {
+            Ended::Killed => kills[0] += 1,
+            Ended::Finished => break,
+            // What was not prepared is lost with the server.
+            Ended::Failed => assert!(kills_server, "{}: {}", case.what, running.log()),
+        }
+    }
+    assert_eq!(case.run(&[]).await, Ended::Finished, "{}", case.what);
+    site.check(&case).await;
+    kills
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_and_its_server_killed_at_random_have_every_row_once() {
+    let (runs, first) = (from_environment("TEST_SEEDS", 1), from_environment("TEST_SEED", 500));
+    tally::seed(&format!("kills of jobs that write to PostgreSQL and of the server, {runs} runs each"), first);
+    let mut site = Site::new().await;
+    let (mut jobs, mut servers) = (0, 0);
+    for driver in ["split", "engine"] {
+        for staging in STAGINGS {
+            for seed in first..first + runs {
+                let kills = random_run(&mut site, driver, staging, seed).await;
+                (jobs, servers) = (jobs + kills[0], servers + kills[1]);
+            }
+        }
+    }
+    println!("{jobs} kills of the job, {servers} of the server");
+    assert!(jobs >= 2 * runs && servers >= 2 * runs, "too little happened");
 }
 
 /// A job suspends itself at a place; a successor on another host runs to the end; then the first one wakes up.
