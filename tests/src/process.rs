@@ -109,13 +109,9 @@ impl Ratifyd {
     /// # Panics
     /// When it ends, or does not come to it.
     pub async fn until_ready(&mut self) {
-        let raw = self.raw();
-        poll::until("ratifyd to be ready", || async {
-            let reply = raw.try_call("GET", "/readyz", None).await.ok()?;
-            (reply.status == 200).then_some(())
-        })
-        .await;
-        self.assert_runs();
+        if let Some(status) = self.until_ready_or_ended().await {
+            panic!("ratifyd ended instead of becoming ready: {status}");
+        }
     }
 
     /// Starts the process and waits for nothing.
@@ -220,7 +216,9 @@ impl Ratifyd {
     /// When it comes to neither.
     pub async fn until_ready_or_ended(&mut self) -> Option<ExitStatus> {
         let port_file = self.dir.path().join("port");
+        let end = Instant::now() + poll::PATIENCE;
         loop {
+            assert!(Instant::now() < end, "ratifyd neither becomes ready nor ends");
             let child = self.child.as_mut().expect("ratifyd runs");
             if let Some(status) = child.try_wait().unwrap() {
                 self.child = None;
