@@ -1,5 +1,6 @@
 //! What the example jobs are made of; the jobs themselves are the binaries.
 
+pub mod cli;
 pub mod coordinator;
 pub mod drill;
 pub mod mini_flink;

@@ -1,8 +1,6 @@
 //! A catalogue of earthquakes, checked and enriched, into files, exactly once; and a drill that kills it while it works.
 
 use std::{
-    fmt::Display,
-    io::{self, Write},
     net::SocketAddr,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -10,16 +8,12 @@ use std::{
 
 use clap::{Parser, Subcommand};
 use ratified_examples::{
+    cli::{exit, log_to_stderr, say, verdict},
     drill::{Sabotage, serve},
-    pipeline::{CLIENT, DrillReport, JobArgs, Output, Pipeline, PipelineError, QuakesDrill},
+    pipeline::{CLIENT, JobArgs, Output, Pipeline, PipelineError, QuakesDrill},
     quakes::{COLUMNS, MIN_MAGNITUDE, REJECT_COLUMNS, Tally},
 };
-use tracing_subscriber::EnvFilter;
 
-/// The drill found a lost or doubled row.
-const EXIT_NOT_EXACT: u8 = 1;
-/// Something could not be done; nothing is said about rows.
-const EXIT_FAILED: u8 = 3;
 /// How many refused lines are shown.
 const SHOWN_REJECTS: usize = 10;
 
@@ -80,8 +74,7 @@ enum ChildCommand {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    log_to_stderr();
     let cli = Cli::parse();
     match &cli.child {
         Some(ChildCommand::Job(args)) => exit(args.run().await),
@@ -90,16 +83,6 @@ async fn main() -> ExitCode {
             Some(kills) => drill(&cli, kills).await,
             None => exit(run(&cli).await),
         },
-    }
-}
-
-fn exit<E: Display>(result: Result<(), E>) -> ExitCode {
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::from(EXIT_FAILED)
-        }
     }
 }
 
@@ -158,18 +141,8 @@ async fn drill(cli: &Cli, kills: usize) -> ExitCode {
     };
     say(&format!("drill: {kills} kills, seed {} (--seed {} repeats the plan)", drill.seed, drill.seed));
     match tokio::task::spawn_blocking(move || drill.run()).await {
-        Ok(Ok(report)) => verdict(&report),
+        Ok(Ok(report)) => verdict(&report, report.is_exact()),
         Ok(Err(error)) => exit(Err(error)),
         Err(error) => exit(Err(error)),
     }
-}
-
-fn verdict(report: &DrillReport) -> ExitCode {
-    say(&report.to_string());
-    if report.is_exact() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_NOT_EXACT) }
-}
-
-/// Prints a line. A reader that has seen enough, as `head` has, is no reason to fail.
-fn say(line: &str) {
-    let _ = writeln!(io::stdout(), "{line}");
 }

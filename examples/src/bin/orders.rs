@@ -1,24 +1,13 @@
 //! Grocery purchases into PostgreSQL and an object store, exactly once in both; and a drill that kills all of it.
 
-use std::{
-    fmt::Display,
-    io::{self, Write},
-    net::SocketAddr,
-    path::PathBuf,
-    process::ExitCode,
-};
+use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 use ratified_examples::{
+    cli::{exit, log_to_stderr, say, verdict},
     drill::{Sabotage, serve},
     orders::{CLIENT, OrdersDrill, OrdersJobArgs, Place, Run, RunError, SchemaName},
 };
-use tracing_subscriber::EnvFilter;
-
-/// Something was lost or doubled, or a sum is not what it must be.
-const EXIT_NOT_EXACT: u8 = 1;
-/// Something could not be done; nothing is said about rows.
-const EXIT_FAILED: u8 = 3;
 
 /// Reads grocery purchases, and writes baskets to PostgreSQL and their items to Parquet files in an object store, exactly
 /// once in both: one decision makes a batch visible in both of them, or in none. Run again, it goes on where it was.
@@ -94,8 +83,7 @@ enum ChildCommand {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    log_to_stderr();
     let cli = Cli::parse();
     match &cli.child {
         Some(ChildCommand::Job(args)) => exit(args.run().await),
@@ -104,16 +92,6 @@ async fn main() -> ExitCode {
             Some(kills) => drill(&cli, kills).await,
             None => exit(run(&cli).await),
         },
-    }
-}
-
-fn exit<E: Display>(result: Result<(), E>) -> ExitCode {
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::from(EXIT_FAILED)
-        }
     }
 }
 
@@ -146,16 +124,8 @@ async fn drill(cli: &Cli, kills: usize) -> ExitCode {
     say(&format!("drill: {kills} kills, seed {} (--seed {} repeats the plan)", drill.seed, drill.seed));
     let runtime = tokio::runtime::Handle::current();
     match tokio::task::spawn_blocking(move || drill.run(runtime)).await {
-        Ok(Ok(report)) => {
-            say(&report.to_string());
-            if report.is_exact() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_NOT_EXACT) }
-        }
+        Ok(Ok(report)) => verdict(&report, report.is_exact()),
         Ok(Err(error)) => exit(Err(error)),
         Err(error) => exit(Err(error)),
     }
-}
-
-/// Prints a line. A reader that has seen enough, as `head` has, is no reason to fail.
-fn say(line: &str) {
-    let _ = writeln!(io::stdout(), "{line}");
 }
