@@ -243,3 +243,19 @@ async fn beyond_max_open_per_client_begin_is_refused_until_one_ends() {
     c.prepare(1, json!({})).await.ok(200);
     c.begin(3, json!({})).await.ok(201);
 }
+
+#[tokio::test]
+async fn beyond_max_unfinished_per_client_begin_is_refused_until_one_is_acknowledged() {
+    let config = Config::new().with("max_open_per_client", 1).with("max_unfinished_per_client", 2);
+    let ratifyd = Ratifyd::start(config).await;
+    let c = Session::open(&ratifyd.raw(), "c", 1).await;
+    c.begin(1, json!({"participants": ["p"]})).await.ok(201);
+    c.commit(1, json!({})).await.ok(202);
+    c.begin(2, json!({})).await.ok(201);
+    c.prepare(2, json!({})).await.ok(200);
+    let refused = c.begin(3, json!({})).await;
+    assert!(refused.text.contains("max_unfinished_per_client"), "{}", refused.text);
+    refused.refused("TOO_MANY_OPEN");
+    c.ack(1, "p", "COMMITTED").await.ok(200);
+    c.begin(3, json!({})).await.ok(201);
+}

@@ -17,6 +17,9 @@ pub struct Limits {
     pub max_clients: usize,
     /// `max_open_per_client`: OPEN transactions of one client.
     pub max_open_per_client: usize,
+    /// `max_unfinished_per_client`: OPEN, PREPARED and decided transactions of one client, until every participant has
+    /// acknowledged; never less than `max_open_per_client`.
+    pub max_unfinished_per_client: usize,
     /// `max_waiting`: requests parked by `waitMs`; beyond, the current state is answered at once.
     pub max_waiting: usize,
 }
@@ -31,6 +34,7 @@ impl Default for Limits {
             client_retention_ms: None,
             max_clients: 1_000_000,
             max_open_per_client: 1000,
+            max_unfinished_per_client: 10_000,
             max_waiting: 10_000,
         }
     }

@@ -138,6 +138,14 @@ pub(super) const KEYS: &[Key] = &[
         "OPEN transactions of one client; more are refused"
     ),
     integer!(
+        "max_unfinished_per_client",
+        1..=10_000_000,
+        "transactions",
+        limits.max_unfinished_per_client,
+        "OPEN, PREPARED, COMMITTING and ABORTING transactions of one client; more are refused; never less than \
+         max_open_per_client"
+    ),
+    integer!(
         "max_waiting",
         0..=1_000_000,
         "requests",

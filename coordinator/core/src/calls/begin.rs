@@ -6,7 +6,7 @@ use crate::{
     effect::Success,
     fault::Fault,
     record::Key,
-    step::{Step, Told, TxnResult},
+    step::{Refusal, Step, Told, TxnResult},
     transaction::Transaction,
 };
 
@@ -48,14 +48,7 @@ impl Step<'_> {
             let detail = format!("participants: {gone} is retired; reinstate it or leave it out");
             return Err(self.refuse(name, Code::ParticipantRetired, detail));
         }
-        let most = self.engine.limits.max_open_per_client as u64;
-        if self.client(name).is_some_and(|c| c.open_count() >= most) {
-            self.expire_all_due(name);
-        }
-        if self.client(name).is_some_and(|c| c.open_count() >= most) {
-            let detail = format!("{name} has {most} OPEN transactions (max_open_per_client); end some and ask again");
-            return Err(self.refuse(name, Code::TooManyOpen, detail));
-        }
+        self.check_unfinished(name)?;
         let now = self.now;
         let Some(client) = self.client_mut(name) else { return Err(self.absent(name, id)) };
         let epoch = client.record.epoch;
@@ -67,6 +60,31 @@ impl Step<'_> {
         self.engine.stats.begun += 1;
         self.log_transition(name, id, None, TxnState::Open);
         self.told(name, id, Success::Created, false)
+    }
+
+    /// Headers are held in memory until they are terminal, so their number is bounded, whatever they wait for: a decision,
+    /// or a participant that does not come back.
+    fn check_unfinished(&mut self, name: &ClientName) -> Result<(), Refusal> {
+        let limits = self.engine.limits;
+        let (most_open, most) = (limits.max_open_per_client, limits.max_unfinished_per_client);
+        let most = most.max(most_open);
+        let is_full =
+            |step: &Self| step.client(name).is_some_and(|c| c.open_count() >= most_open as u64 || c.txns.len() >= most);
+        if is_full(self) {
+            self.expire_all_due(name);
+        }
+        if !is_full(self) {
+            return Ok(());
+        }
+        let detail = if self.client(name).is_some_and(|c| c.txns.len() >= most) {
+            format!(
+                "{name} has {most} transactions that are not finished (max_unfinished_per_client); decide some, or let \
+                 their participants acknowledge, and ask again"
+            )
+        } else {
+            format!("{name} has {most_open} OPEN transactions (max_open_per_client); end some and ask again")
+        };
+        Err(self.refuse(name, Code::TooManyOpen, detail))
     }
 
     /// `prepare`: from here the transaction is held until somebody decides (PIP-31).

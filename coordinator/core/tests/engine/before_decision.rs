@@ -161,6 +161,37 @@ fn open_transactions_are_bounded_and_prepared_ones_do_not_count() {
     assert_eq!(d.read(get("c", 2)).brief(), "200 ABORTED TIMEOUT preserved");
 }
 
+#[test]
+fn unfinished_transactions_are_bounded_whatever_they_wait_for() {
+    let limits = Limits { max_open_per_client: 2, max_unfinished_per_client: 3, ..Limits::default() };
+    let mut d = Driver::opened_with(limits);
+    for n in 1..=2 {
+        d.call(begin("c", n, &json!({"epoch": 1, "participants": ["p"]})));
+        d.call(prepare("c", n, &epoch(1)));
+    }
+    assert_eq!(d.call(commit("c", 1, &epoch(1))).brief(), "202 COMMITTING CLIENT");
+    assert_eq!(d.call(begin("c", 3, &json!({"epoch": 1, "timeoutMs": 100}))).brief(), "201 OPEN");
+    let refused = d.read(begin("c", 4, &epoch(1)));
+    assert_eq!((refused.brief().as_str(), refused.member("retryable")), ("429 TOO_MANY_OPEN", json!(true)));
+    assert!(refused.member("detail").to_string().contains("max_unfinished_per_client"), "{}", refused.member("detail"));
+    assert_eq!(d.read(begin("c", 2, &json!({"epoch": 1, "participants": ["p"]}))).brief(), "200 PREPARED replayed");
+    // What is past its deadline makes room, and so does an acknowledgement.
+    d.pass(100);
+    assert_eq!(d.call(begin("c", 4, &epoch(1))).brief(), "201 OPEN");
+    assert_eq!(d.read(begin("c", 5, &epoch(1))).brief(), "429 TOO_MANY_OPEN");
+    d.call(ack("c", 1, "p", Committed));
+    assert_eq!(d.call(begin("c", 5, &epoch(1))).brief(), "201 OPEN");
+}
+
+#[test]
+fn the_bound_of_unfinished_transactions_is_never_below_that_of_open_ones() {
+    let limits = Limits { max_open_per_client: 2, max_unfinished_per_client: 1, ..Limits::default() };
+    let mut d = Driver::opened_with(limits);
+    d.call(begin("c", 1, &epoch(1)));
+    assert_eq!(d.call(begin("c", 2, &epoch(1))).brief(), "201 OPEN");
+    assert_eq!(d.read(begin("c", 3, &epoch(1))).brief(), "429 TOO_MANY_OPEN");
+}
+
 fn prepared() -> (Driver, Value) {
     let mut d = Driver::opened();
     d.call(begin("c", 1, &epoch(1)));

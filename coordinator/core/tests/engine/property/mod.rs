@@ -33,6 +33,7 @@ const LIMITS: Limits = Limits {
     client_retention_ms: Some(200),
     max_clients: 2,
     max_open_per_client: 3,
+    max_unfinished_per_client: 5,
     max_waiting: 2,
 };
 
