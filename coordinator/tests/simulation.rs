@@ -93,3 +93,14 @@ async fn a_writer_that_is_a_task_serves_on_a_clock_of_its_own() {
         assert_eq!(answer.body["state"], state, "at {uptime}");
     }
 }
+
+/// Deadlines and ages are instants of uptime: after a start that counted from 0 again everything would last longer.
+#[test]
+fn a_load_lets_the_clock_go_on_from_the_greatest_uptime_on_disk() {
+    let (mut store, cluster_id) = (MemoryStore::new(), uuid::Uuid::from_bytes([7; 16]));
+    let first = ManualClock(AtomicU64::new(5000));
+    load(&mut store, Limits::default(), ROOM, &first, cluster_id).unwrap();
+    let second = ManualClock::default();
+    load(&mut store, Limits::default(), ROOM, &second, cluster_id).unwrap();
+    assert_eq!(second.now().uptime, Uptime::from_millis(5000));
+}
