@@ -346,6 +346,7 @@ async fn more_unfinished_transactions_than_one_answer_tells_are_all_finished() {
     let open = OpenRequest { incarnation: Incarnation::new(uuid::Uuid::new_v4()), owner: None, create: true };
     coordinator.open(&other, &open).await.unwrap();
     coordinator.begin(&other, id, &BeginRequest { epoch, ..Default::default() }).await.unwrap();
+    coordinator.prepare(&other, id, &PrepareRequest { epoch, checkpoint_id, ..Default::default() }).await.unwrap();
     let patient = world.builder().open_deadline(std::time::Duration::from_secs(600));
     let runtime = patient.open(name(), Some(CheckpointId::new(0)), []).await.unwrap();
     assert_eq!(runtime.report().aborted, 1010);
