@@ -1,22 +1,17 @@
 //! Parquet files in an object store keep the contract of a two-phase sink: in memory, in a local directory, and in
 //! SeaweedFS.
 #![cfg(all(feature = "testkit", feature = "parquet"))]
-#![allow(clippy::unwrap_used, reason = "helpers of a test are tests")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test that cannot go on must panic")]
 
-use std::{
-    io,
-    net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-};
+mod support;
+
+use std::{fmt::Write, net::SocketAddr, sync::Arc};
 
 use async_trait::async_trait;
 use ratified::{
     Cause,
     sinks::object_store::{
-        ObjectStep, ObjectStoreSink, ObjectStoreSinkBuilder, Parquet,
+        ObjectStep, ObjectStoreSink, Parquet,
         arrow::{
             array::{ArrayRef, RecordBatch, UInt64Array, cast::AsArray, types::UInt64Type},
             parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder,
@@ -30,10 +25,10 @@ use ratified::{
             memory::InMemory,
         },
     },
-    testkit::{BEHAVIOURS, HarnessError, Medium, SinkHarness, run_all},
+    testkit::HarnessError,
 };
 use ratified_servers::SeaweedFs;
-use tempfile::TempDir;
+use support::contract::{Place, Room, Setup, passes_the_testkit};
 
 const BUCKET: &str = "lake";
 
@@ -54,108 +49,71 @@ fn bucket(address: SocketAddr) -> AmazonS3 {
     builder.with_access_key_id("tester").with_secret_access_key("secret").build().unwrap()
 }
 
-enum Kind {
-    Memory,
+enum Objects {
+    /// One store; each place is a prefix of its own.
+    Memory(InMemory),
     Local,
     S3(SocketAddr),
 }
 
-struct Setup {
-    kind: Kind,
-    places: AtomicU64,
-}
-
-/// One place of each kind; a test uses one of them.
-struct Place {
-    dir: TempDir,
-    memory: InMemory,
-    prefix: String,
-    broken: Arc<AtomicBool>,
-}
-
-impl Setup {
-    fn new(kind: Kind) -> Self {
-        Self { kind, places: AtomicU64::new(0) }
-    }
-
-    fn builder(&self, at: &Place) -> ObjectStoreSinkBuilder<u64> {
-        let target = "numbers".parse().unwrap();
-        match self.kind {
-            Kind::Memory => ObjectStoreSink::multipart(at.memory.clone(), target, numbers()),
-            Kind::Local => ObjectStoreSink::local(at.dir.path(), target, numbers()),
-            Kind::S3(address) => ObjectStoreSink::multipart(bucket(address), target, numbers()),
-        }
-    }
-
-    fn store(&self, at: &Place) -> Box<dyn ObjectStore> {
-        match self.kind {
-            Kind::Memory => Box::new(at.memory.clone()),
-            Kind::Local => Box::new(LocalFileSystem::new_with_prefix(at.dir.path()).unwrap()),
-            Kind::S3(address) => Box::new(bucket(address)),
-        }
-    }
+fn prefix(at: &Place) -> String {
+    format!("place/{}", at.number)
 }
 
 #[async_trait]
-impl SinkHarness for Setup {
+impl Setup for Objects {
     type Sink = ObjectStoreSink<u64>;
-    type Location = Place;
 
-    async fn fresh(&self) -> Result<Place, HarnessError> {
-        let prefix = format!("place/{}", self.places.fetch_add(1, Ordering::SeqCst));
-        Ok(Place { dir: TempDir::new()?, memory: InMemory::new(), prefix, broken: Arc::default() })
-    }
-
-    async fn instance(&self, at: &Place) -> Result<ObjectStoreSink<u64>, HarnessError> {
-        let broken = at.broken.clone();
+    fn sink(&self, at: &Place, room: Room) -> ObjectStoreSink<u64> {
+        let target = "numbers".parse().unwrap();
+        let builder = match self {
+            Self::Memory(store) => ObjectStoreSink::multipart(store.clone(), target, numbers()),
+            Self::Local => ObjectStoreSink::local(at.dir.path(), target, numbers()),
+            Self::S3(address) => ObjectStoreSink::multipart(bucket(*address), target, numbers()),
+        };
         let full = move |step: &ObjectStep<'_>| match step {
-            ObjectStep::PutPart { .. } if broken.load(Ordering::SeqCst) => Err(io::ErrorKind::StorageFull.into()),
+            ObjectStep::PutPart { .. } => room.check(),
             _ => Ok(()),
         };
-        Ok(self.builder(at).prefix(&at.prefix).file_bytes(10_000).on_step(full).build()?)
+        builder.prefix(&prefix(at)).file_bytes(10_000).on_step(full).build().unwrap()
     }
 
-    fn record(&self, number: u64) -> u64 {
-        number
-    }
-
-    async fn visible(&self, at: &Place) -> Result<Vec<u64>, HarnessError> {
-        let store = self.store(at);
-        let mut numbers = Vec::new();
-        for object in committed_objects(&store, &at.prefix, &"numbers".parse()?).await? {
+    async fn visible(&self, at: &Place) -> Result<String, HarnessError> {
+        let store: Box<dyn ObjectStore> = match self {
+            Self::Memory(store) => Box::new(store.clone()),
+            Self::Local => Box::new(LocalFileSystem::new_with_prefix(at.dir.path())?),
+            Self::S3(address) => Box::new(bucket(*address)),
+        };
+        let mut lines = String::new();
+        for object in committed_objects(&store, &prefix(at), &"numbers".parse()?).await? {
             let content = store.get(&object.location).await?.bytes().await?;
             for batch in ParquetRecordBatchReaderBuilder::try_new(content)?.build()? {
-                numbers.extend(batch?.column(0).as_primitive::<UInt64Type>().values());
+                for number in batch?.column(0).as_primitive::<UInt64Type>().values() {
+                    writeln!(lines, "{number}")?;
+                }
             }
         }
-        Ok(numbers)
+        Ok(lines)
     }
 
-    async fn break_medium(&self, at: &Place) -> Result<Medium, HarnessError> {
-        at.broken.store(true, Ordering::SeqCst);
-        Ok(Medium::Broken)
+    fn large_records(&self) -> u64 {
+        10_000
     }
-}
-
-async fn passes_the_testkit(kind: Kind) {
-    let report = run_all(&Setup::new(kind)).await;
-    report.assert();
-    assert_eq!(report.held, BEHAVIOURS);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn parquet_in_memory_passes_the_testkit() {
-    passes_the_testkit(Kind::Memory).await;
+    passes_the_testkit(Objects::Memory(InMemory::new())).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn parquet_in_a_local_directory_passes_the_testkit() {
-    passes_the_testkit(Kind::Local).await;
+    passes_the_testkit(Objects::Local).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn parquet_in_seaweedfs_passes_the_testkit() {
     let server = SeaweedFs::start();
     server.make_bucket(BUCKET);
-    passes_the_testkit(Kind::S3(server.address())).await;
+    passes_the_testkit(Objects::S3(server.address())).await;
 }

@@ -41,6 +41,11 @@ pub(crate) trait Setup: Send + Sync {
 
     /// What a reader sees, a number per line.
     async fn visible(&self, at: &Place) -> Result<String, HarnessError>;
+
+    /// More than fit the sink's buffers.
+    fn large_records(&self) -> u64 {
+        2000
+    }
 }
 
 struct Numbers<S>(S);
@@ -73,7 +78,7 @@ impl<S: Setup> SinkHarness for Numbers<S> {
     }
 
     fn large_records(&self) -> u64 {
-        2000
+        self.0.large_records()
     }
 }
 
