@@ -2,7 +2,7 @@
 
 use ::object_store::multipart::MultipartStore;
 
-use super::*;
+use super::{forgiving::Forgiving, *};
 use crate::sinks::object_store::handle::Staged;
 
 const BOTH: [Kind; 2] = [Kind::Memory, Kind::Local];
@@ -51,6 +51,18 @@ async fn an_object_removed_behind_our_back_is_lost_and_loud() {
         let told = format!("the sink refused: {} is lost: it is neither staged nor visible", key("a", 1, 0));
         assert_eq!(rejected(&error), told, "{kind:?}");
     }
+}
+
+#[tokio::test]
+async fn a_success_that_leaves_no_object_is_a_loss_and_loud() {
+    let store = Forgiving(InMemory::new());
+    let sink = ObjectStoreSink::multipart(store.clone(), target("a"), Raw).prefix("p").build().unwrap();
+    let (committer, handle) = (committer(&sink).await, stage(&sink, 1, &["a1"]).await);
+    assert_eq!(committer.commit(&txn(1), &handle).await.unwrap(), Committed::Now);
+    store.delete(&Path::from(key("a", 1, 0))).await.unwrap();
+    let error = committer.commit(&txn(1), &handle).await.unwrap_err();
+    let told = format!("the sink refused: {} is lost: it is neither staged nor visible", key("a", 1, 0));
+    assert_eq!(rejected(&error), told);
 }
 
 #[tokio::test]

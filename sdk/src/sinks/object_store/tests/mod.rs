@@ -1,6 +1,7 @@
 //! The sink on a store in memory and on a real disk; failures are put in through the step hook.
 
 mod committing;
+mod forgiving;
 mod staging;
 
 use std::{
