@@ -2,12 +2,13 @@
 
 use std::{
     fs::File,
-    io::Write,
     path::Path,
     process::{Command, Output, Stdio},
     thread,
     time::{Duration, Instant},
 };
+
+use ratified_servers::tally;
 
 /// Longest run of an example. Reached only by one that hangs.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -52,10 +53,7 @@ pub(crate) fn numbers(text: &str, name: &str) -> Vec<u64> {
     rest.split_whitespace().map_while(|word| word.parse().ok()).collect()
 }
 
-/// Appends lines to the ledger of faults that `scripts/test` sums up, if there is one.
-pub(crate) fn tally(line: &str, times: usize) {
-    if let Some(path) = std::env::var_os("TEST_TALLY") {
-        let mut file = File::options().create(true).append(true).open(path).unwrap();
-        file.write_all(format!("{line}\n").repeat(times).as_bytes()).unwrap();
-    }
+/// So many kills of a drill, for the count of `scripts/test`.
+pub(crate) fn note_kills(kills: usize) {
+    (0..kills).for_each(|_| tally::fault("SIGKILL drill"));
 }

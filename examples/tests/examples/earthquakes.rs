@@ -2,7 +2,9 @@
 
 use std::fs;
 
-use crate::common::{numbers, run, tally, text};
+use ratified_servers::tally;
+
+use crate::common::{note_kills, numbers, run, text};
 
 const EARTHQUAKES: &str = env!("CARGO_BIN_EXE_earthquakes");
 
@@ -105,8 +107,8 @@ fn a_drill_of_twelve_kills_loses_and_doubles_nothing() {
         assert!(numbers(&told, point).last().is_some_and(|kills| *kills > 0), "{point}: {told}");
     }
     assert_eq!(numbers(&told, "all").last(), Some(&12), "{told}");
-    tally("seed drill: 7", 1);
-    tally("fault SIGKILL drill", 12);
+    tally::seed("drill", 7);
+    note_kills(12);
 }
 
 #[test]

@@ -3,9 +3,9 @@
 
 use std::fs;
 
-use ratified_servers::Postgres;
+use ratified_servers::{Postgres, tally};
 
-use crate::common::{numbers, run, tally, text};
+use crate::common::{note_kills, numbers, run, text};
 
 const ORDERS: &str = env!("CARGO_BIN_EXE_orders");
 const EXTRACT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/data/transactions.csv");
@@ -130,8 +130,8 @@ fn a_drill_that_kills_the_servers_too_loses_and_doubles_nothing_in_either_place(
     let all = numbers(&told, "all");
     assert_eq!(all.last(), Some(&11), "{told}");
     assert!(all[4] > 0 && all[5] > 0, "a server of either kind is killed by this plan: {told}");
-    tally("seed drill of orders: 5", 1);
-    tally("fault SIGKILL drill", 11);
+    tally::seed("drill of orders", 5);
+    note_kills(11);
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn a_drill_finds_a_sink_that_takes_a_repeated_commit_for_done() {
     let told = drill(&args, 1);
     assert!(told.contains("NOT exactly once; seed 165"), "{told}");
     assert!(numbers(&told, "lost")[0] > 0, "{told}");
-    tally("fault SIGKILL drill", 4);
+    note_kills(4);
 }
 
 fn drill(args: &[&str], code: i32) -> String {
