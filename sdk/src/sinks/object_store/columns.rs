@@ -234,11 +234,14 @@ mod tests {
 
     #[test]
     fn a_batch_of_other_rows_or_columns_is_an_error() {
-        let doubled = numbers().batch_rows(2);
-        let to_batch = doubled.to_batch.clone();
-        let wrong = Parquet { to_batch: Arc::new(move |rows: &[u64]| to_batch(&[rows, rows].concat())), ..doubled };
-        let error = encode(&wrong, 0..2).unwrap_err().to_string();
-        assert_eq!(error, "2 records were made a batch of 4 rows");
+        let told = |change: fn(&[u64]) -> Vec<u64>| {
+            let right = numbers().batch_rows(2);
+            let to_batch = right.to_batch.clone();
+            let wrong = Parquet { to_batch: Arc::new(move |rows: &[u64]| to_batch(&change(rows))), ..right };
+            encode(&wrong, 0..2).unwrap_err().to_string()
+        };
+        assert_eq!(told(|rows| [rows, rows].concat()), "2 records were made a batch of 4 rows");
+        assert_eq!(told(|rows| rows[1..].to_vec()), "2 records were made a batch of 1 rows");
         let schema = Arc::new(Schema::new(vec![Field::new("other", DataType::Utf8, false)]));
         let wrong = Parquet { schema, ..numbers().batch_rows(1) };
         assert!(encode(&wrong, 0..1).is_err());
