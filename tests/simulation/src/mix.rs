@@ -118,6 +118,7 @@ fn limits(rng: &mut Rng, client_retention_ms: Option<u64>) -> Limits {
         client_retention_ms,
         max_clients: 1000,
         max_open_per_client: *rng.pick(&[3, 6, 1000]),
+        max_unfinished_per_client: 10_000,
         max_waiting: *rng.pick(&[0, 1, 1000]),
     }
 }
