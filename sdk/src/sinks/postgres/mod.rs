@@ -34,6 +34,12 @@
 //! of REPEATABLE READ have one snapshot, with all of its rows or none. Transactions of *different* clients become visible
 //! in any order.
 //!
+//! # What it costs
+//!
+//! Rows per second exactly once, as a ratio to the same sink at least once, with a checkpoint per second and all parts on
+//! one machine (`postgres_rate 5 9` of the tests, PostgreSQL 15.18, medians of nine legs in turn on two cores that had other
+//! work, too, so that a tenth is noise): `Prepared` 1.06, `Ledger` 0.26; COPY and COMMIT without any of it 1.07.
+//!
 //! # The proof of a commit
 //!
 //! The server says the same of a prepared transaction that was committed, that was rolled back, that a failover lost, and
