@@ -30,11 +30,9 @@
 //!
 //! # What it costs
 //!
-//! Rows per second exactly once, as a ratio to the same sink at least once, with a checkpoint per second and all parts on
-//! one machine (`bench_objects` of the tests, JSON lines, SeaweedFS 4.48): 0.74, 0.94 and 0.96 in three runs with everything
-//! on one disk; 0.80, 0.99 and 1.08 in three with the store in memory. The two cores had other work, so the noise is larger
-//! than what was to be measured. On a disk that the store fills, one of 69 syncs of the coordinator took more than half a
-//! second: give it a disk of its own.
+//! Against the same sink at least once, with a checkpoint per second: nothing that could be told from noise
+//! (`docs/PERFORMANCE.md` of the repository). A store on the coordinator's disk makes its syncs slow: give it a disk of
+//! its own.
 //!
 //! # What is taken for granted
 //!

@@ -24,7 +24,7 @@
 //! |---|---|---|
 //! | how | one transaction of the database per transaction of the job: `PREPARE TRANSACTION`, then `COMMIT PREPARED` | rows are committed to a table beside the target; one later transaction of the database moves them and notes that in a ledger |
 //! | needs | `max_prepared_transactions` > 0, which many managed databases forbid | nothing |
-//! | rows are written | once | twice, and deleted once: a fraction of the throughput (a quarter, where it was measured) |
+//! | rows are written | once | twice, and deleted once: a fraction of the throughput |
 //! | a constraint that a row violates is told | at `pre_commit`, deferred ones too: the job stops before anything is decided | types, NOT NULL and CHECK at `pre_commit`; unique, foreign and exclusion keys and triggers only **after the decision**: the job stops until the conflict is removed by hand |
 //! | while a transaction is undecided | its locks are held, also over restarts: a row with the same unique key waits, ALTER TABLE waits, and VACUUM cannot remove anything newer | nothing is held |
 //! | readers see | all rows of all tables at one instant, none before | the same |
@@ -36,9 +36,8 @@
 //!
 //! # What it costs
 //!
-//! Rows per second exactly once, as a ratio to the same sink at least once, with a checkpoint per second and all parts on
-//! one machine (`postgres_rate 5 9` of the tests, PostgreSQL 15.18, medians of nine legs in turn on two cores that had other
-//! work, too, so that a tenth is noise): `Prepared` 1.06, `Ledger` 0.26; COPY and COMMIT without any of it 1.07.
+//! Against the same sink at least once, with a checkpoint per second: nothing to speak of with `Prepared`, most of the
+//! throughput with `Ledger` (0.99 and 0.22 of it where that was measured; `docs/PERFORMANCE.md` of the repository).
 //!
 //! # The proof of a commit
 //!
