@@ -9,6 +9,7 @@ use std::{
     fs::{self, File},
     io::{Seek, SeekFrom, Write},
     path::PathBuf,
+    process::ExitStatus,
 };
 
 use rand::{RngExt, SeedableRng, rngs::StdRng};
@@ -41,6 +42,10 @@ fn every_kind() -> impl Iterator<Item = (Errno, Times)> {
 /// Waits for the end of a coordinator whose store has failed; what it says of it.
 async fn ends_with_3(ratifyd: &mut Ratifyd, logged: usize) -> String {
     let status = ratifyd.wait_for_exit().await;
+    ended_with_3(ratifyd, status, logged)
+}
+
+fn ended_with_3(ratifyd: &Ratifyd, status: ExitStatus, logged: usize) -> String {
     let log = ratifyd.log()[logged..].to_owned();
     assert_eq!(status.code(), Some(3), "{log}");
     let line = one_line_of(&log).to_owned();
@@ -175,15 +180,21 @@ async fn lose_unsynced(test: &str, default_seed: u64, rounds: u64, faults: &[(&'
         }
         ratifyd.run_inside(strace.around());
         let logged = ratifyd.log().len();
-        ratifyd.start_again().await;
+        ratifyd.spawn();
+        let process = ratifyd.pid();
+        // The load of the last round goes on, and may meet the fault before anybody has seen that the start is through.
+        let ended = ratifyd.until_ready_or_ended().await;
         let load =
             load.get_or_insert_with(|| Load::start(ratifyd.raw(), Mix { seed, clients: 4, contested: 1, keep: None }));
-        let process = ratifyd.pid();
         if fault.is_some() {
-            ends_with_3(&mut ratifyd, logged).await;
+            match ended {
+                Some(status) => ended_with_3(&ratifyd, status, logged),
+                None => ends_with_3(&mut ratifyd, logged).await,
+            };
             assert!(strace.injected(process).await > 0, "round {round}: it ended, but not of the fault");
             fired += 1;
         } else {
+            assert_eq!(ended, None, "round {round}: {}", ratifyd.log());
             load.until_answered(rng.random_range(1..120)).await;
             ratifyd.kill();
         }
