@@ -89,6 +89,7 @@ mod sink;
 pub mod sinks;
 #[cfg(feature = "testkit")]
 pub mod testkit;
+mod tls;
 #[cfg(feature = "simulation")]
 #[doc(hidden)]
 pub mod transport;

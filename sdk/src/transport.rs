@@ -29,6 +29,7 @@ pub(crate) fn production() -> Result<Arc<dyn HttpTransport>, ClientError> {
         .redirect(reqwest::redirect::Policy::none())
         .tcp_nodelay(true)
         .pool_idle_timeout(Duration::from_secs(30))
+        .tls_backend_preconfigured(crate::tls::trusted_by_the_system())
         .user_agent(concat!("ratified/", env!("CARGO_PKG_VERSION")))
         .build()
         .map_err(|e| ClientError::Setup(Cause::new(e)))?;

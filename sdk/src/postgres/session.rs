@@ -1,9 +1,7 @@
 //! One connection, and the calls on it, each within its time.
 
-use std::{future::Future, sync::Arc};
+use std::future::Future;
 
-use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs};
-use rustls_platform_verifier::BuilderVerifierExt as _;
 use tokio::{task::JoinHandle, time::timeout};
 use tokio_postgres::{Client, Error, NoTls, Row, config::SslMode, types::ToSql};
 use tokio_postgres_rustls::MakeRustlsConnect;
@@ -116,30 +114,6 @@ async fn watch(connection: impl Future<Output = Result<(), Error>>) {
 }
 
 fn tls_of(database: &Database) -> MakeRustlsConnect {
-    let config = database.tls.as_ref().map_or_else(trusted_by_the_system, |config| config.as_ref().clone());
+    let config = database.tls.as_ref().map_or_else(crate::tls::trusted_by_the_system, |config| config.as_ref().clone());
     MakeRustlsConnect::new(config)
-}
-
-/// The certificates that the system trusts. A host without any trusts nobody, which matters only if TLS is spoken.
-fn trusted_by_the_system() -> ClientConfig {
-    let provider = Arc::new(aws_lc_rs::default_provider());
-    let builder = || ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions();
-    let trusting = builder().and_then(|builder| builder.with_platform_verifier());
-    trusting.map_or_else(
-        |error| {
-            tracing::debug!(%error, "no certificate authorities on this host");
-            trusting_nobody()
-        },
-        |builder| builder.with_no_client_auth(),
-    )
-}
-
-fn trusting_nobody() -> ClientConfig {
-    let provider = Arc::new(aws_lc_rs::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider).with_protocol_versions(&[&rustls::version::TLS13]);
-    match builder {
-        Ok(builder) => builder.with_root_certificates(RootCertStore::empty()).with_no_client_auth(),
-        // The provider speaks TLS 1.3: there is no such case, and no TLS without it.
-        Err(_) => ClientConfig::builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth(),
-    }
 }

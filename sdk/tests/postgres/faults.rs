@@ -8,7 +8,7 @@ use ratified::{
         Database,
         rustls::{
             ClientConfig, RootCertStore,
-            crypto::aws_lc_rs,
+            crypto::ring,
             pki_types::{CertificateDer, pem::PemObject},
         },
     },
@@ -177,7 +177,7 @@ async fn a_commit_of_the_ledger_that_meets_a_full_disk_is_repeated_until_there_i
 fn trusting(pem: &[u8]) -> ClientConfig {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(pem).unwrap()).unwrap();
-    let builder = ClientConfig::builder_with_provider(aws_lc_rs::default_provider().into());
+    let builder = ClientConfig::builder_with_provider(ring::default_provider().into());
     builder.with_safe_default_protocol_versions().unwrap().with_root_certificates(roots).with_no_client_auth()
 }
 
