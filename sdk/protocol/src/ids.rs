@@ -22,6 +22,12 @@ pub enum IdError {
     /// A store id is not `<clusterId>.<loads>`.
     #[error("must be <clusterId>.<loads>")]
     StoreId,
+    /// The nonce of a load is not of the form it is given out in.
+    #[error("must be 32 lower-case hexadecimal digits")]
+    LoadNonce,
+    /// A known store is not `<clusterId>.<loads>.<nonce>`.
+    #[error("must be <clusterId>.<loads>.<nonce>")]
+    KnownStore,
 }
 
 fn parse_name(text: &str) -> Result<Arc<str>, IdError> {

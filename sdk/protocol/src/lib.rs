@@ -7,6 +7,7 @@ mod answer;
 mod batch;
 mod decode;
 mod ids;
+mod known;
 mod problem;
 mod request;
 mod state;
@@ -20,6 +21,7 @@ pub use answer::{
 pub use batch::{BatchItem, BatchOp, BatchRequest, MAX_BATCH_BYTES, MAX_BATCH_OPERATIONS};
 pub use decode::{MAX_BODY_BYTES, RequestBody, decode_body};
 pub use ids::{CheckpointId, ClientName, Epoch, IdError, Incarnation, MAX_NAME_CHARS, ParticipantName, StoreId, TxnId};
+pub use known::{KNOWN_HEADER, KnownStore, LOAD_HEADER, LoadNonce, STORE_HEADER};
 pub use problem::{Code, PROBLEM_MEDIA_TYPE, Problem};
 pub use request::{
     AbortRequest, AckRequest, BeginRequest, CommitRequest, EmptyRequest, EpochRequest, ForgetRequest, OpenRequest,
@@ -30,6 +32,3 @@ pub use value::{
     Labels, MAX_ANSWER_PAYLOAD_BYTES, MAX_LABEL_BYTES, MAX_LABELS, MAX_PARTICIPANTS, MAX_PAYLOAD_BYTES, MAX_TEXT_BYTES,
     MAX_TIMEOUT_MS, MAX_WAIT_MS, ParticipantSet, Payload, ShortText, TimeoutMs, ValueError, WallTime,
 };
-
-/// The header on every answer that names the store: see [`StoreId`].
-pub const STORE_HEADER: &str = "ratified-store";

@@ -78,6 +78,8 @@ codes! {
     Fenced = "FENCED", 409, false, false, "A newer owner has opened the client";
     /// The epoch is greater than any given out: the coordinator has forgotten; stop.
     EpochUnknown = "EPOCH_UNKNOWN", 409, false, false, "The epoch was never given out by this store";
+    /// The store is not the one that the caller has met: another one, or an older copy that was put back; stop.
+    StoreChanged = "STORE_CHANGED", 409, false, false, "The store is not the one that was known";
     /// The outcome is no longer kept, and never guessed; an operator decides.
     OutcomeExpired = "OUTCOME_EXPIRED", 410, false, true, "The outcome is no longer known";
     /// The id is not above the client's `evictedThrough`; the caller must draw a newer one.
@@ -211,6 +213,7 @@ mod tests {
                 ("PARTICIPANT_RETIRED", 409, false, false),
                 ("FENCED", 409, false, false),
                 ("EPOCH_UNKNOWN", 409, false, false),
+                ("STORE_CHANGED", 409, false, false),
                 ("OUTCOME_EXPIRED", 410, false, true),
                 ("TXN_ID_TOO_OLD", 410, false, true),
                 ("TOO_LARGE", 413, false, false),
