@@ -12,7 +12,7 @@
 //!
 //! ```
 //! use ratified::{
-//!     Cause, CoordinatorClient, SinkBuilder,
+//!     Cause, CoordinatorClient, JobSinkBuilder,
 //!     job::{Job, MemorySource},
 //!     sinks::file::{FileSink, TargetName, read_target},
 //! };
@@ -39,7 +39,7 @@
 //!         Ok::<_, Cause>(())
 //!     };
 //!     let client = CoordinatorClient::new(&coordinator.base_url())?;
-//!     let sink = SinkBuilder::new(sink.clone(), client).first_start(round == 0);
+//!     let sink = JobSinkBuilder::new(sink.clone(), client).first_start(round == 0);
 //!     let report = Job::new("orders-job.part-0".parse()?, source, transform, sink).run().await?;
 //!     assert_eq!((report.records_in, report.commits), if round == 0 { (3, 1) } else { (0, 0) });
 //! }
@@ -53,19 +53,19 @@
 //!
 //! # Two ways to drive a sink
 //!
-//! * [`job::Job`], and below it [`SplitRuntime`]: the job checkpoints itself. One durable write of the coordinator decides
+//! * [`job::Job`], and below it [`JobSink`]: the job checkpoints itself. One durable write of the coordinator decides
 //!   a transaction and keeps the source's position with it; nothing else has to be stored.
-//! * [`SinkRuntime`]: an engine draws barriers, stores a [`Snapshot`] in each checkpoint, and tells which checkpoints
+//! * [`EngineSink`]: an engine draws barriers, stores a [`Snapshot`] in each checkpoint, and tells which checkpoints
 //!   completed, as Flink does. Notifications may be late, repeated, skipped or reordered.
 //!
 //! A resource in another process joins a transaction of either as a [`participant`].
 //!
-//! Both are set up by a [`SinkBuilder`] and finish at `open` whatever an earlier run left behind, on this host or another.
+//! Each is set up by a builder of its own ([`JobSinkBuilder`], [`EngineSinkBuilder`]) and finishes at `open` whatever an earlier run left behind, on this host or another.
 //!
 //! # What a job must keep to
 //!
 //! * Its names are its own for ever: the same across restarts, never containing a job id or a host ([`SinkName`]).
-//! * [`SinkBuilder::first_start`] is for the first start. Later, a client that the coordinator does not know means that its
+//! * [`first_start`](SinkBuilder::first_start) is for the first start. Later, a client that the coordinator does not know means that its
 //!   store was lost, and going on would write twice.
 //! * An error of the runtime is sticky: open again, and read again from the restored position.
 //! * Calls of a runtime are not cancellation-safe; a dropped one stops it.
@@ -106,7 +106,7 @@ pub use client::{ClientOptions, ClientQuery, CoordinatorClient, TxnQuery};
 pub use error::{Cause, Certainty, ClientError, SinkError};
 pub use retry::RetryDelays;
 pub use runtime::{
-    Barrier, BarrierKind, Lost, LostPolicy, Mode, OpenReport, Point, RuntimeError, SinkBuilder, SinkName, SinkRuntime,
-    Snapshot, SnapshotElement, SplitRuntime, Worker,
+    Barrier, BarrierKind, EngineDriven, EngineSink, EngineSinkBuilder, JobSink, JobSinkBuilder, Lost, LostPolicy, Mode,
+    OpenReport, Point, RuntimeError, SelfCheckpointing, SinkBuilder, SinkName, Snapshot, SnapshotElement, Worker,
 };
 pub use sink::{Committed, SinkCommitter, SinkWriter, Slot, TwoPhaseSink, TxnContext};

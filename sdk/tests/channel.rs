@@ -34,7 +34,7 @@ async fn a_position_is_durable_only_when_it_is_visible_and_acknowledged() {
     let world = World::start().await;
     world.sink.close_gate();
     let (mut sender, source) = channel::<String, u64>(10);
-    let job = Job::new(client(), source, keep, world.builder().first_start(true)).checkpoint_records(1);
+    let job = Job::new(client(), source, keep, world.job_builder().first_start(true)).checkpoint_records(1);
     let job = tokio::spawn(job.run());
     sender.send(1, "1".into()).await.unwrap();
     world.sink.until_called("commit 0").await;
@@ -58,7 +58,7 @@ async fn after_a_crash_the_producer_sends_what_is_not_durable_and_nothing_is_los
         let hook = move |point| {
             assert!(point != Point::Decided || !survived.swap(true, Ordering::SeqCst), "crash here");
         };
-        let builder = world.builder().first_start(true).on_point(hook);
+        let builder = world.job_builder().first_start(true).on_point(hook);
         let job = tokio::spawn(Job::new(client(), source, keep, builder).checkpoint_records(4).batch_records(2).run());
         let after = sender.resume_after().await.unwrap();
         let durable = sender.durable();
@@ -92,7 +92,7 @@ async fn positions_must_ascend_and_begin_behind_the_resumed_one() {
     let mut resumed = Vec::new();
     for positions in [[5, 5, 4], [5, 9, 9]] {
         let (mut sender, source) = channel::<String, u64>(10);
-        let job = tokio::spawn(Job::new(client(), source, keep, world.builder().first_start(true)).run());
+        let job = tokio::spawn(Job::new(client(), source, keep, world.job_builder().first_start(true)).run());
         resumed.push(sender.resume_after().await.unwrap());
         for position in positions {
             let sent = sender.send(position, position.to_string()).await;
@@ -111,7 +111,7 @@ async fn a_full_channel_holds_the_producer_back() {
     let world = World::start().await;
     world.sink.close_gate();
     let (mut sender, source) = channel::<String, u64>(2);
-    let builder = world.builder().first_start(true).max_pending(1);
+    let builder = world.job_builder().first_start(true).max_pending(1);
     let job = Job::new(client(), source, keep, builder).checkpoint_records(1).batch_records(1);
     let job = tokio::spawn(job.run());
     // One is being committed, one waits for it in the job, two in the channel; the next one has no room.
@@ -141,7 +141,7 @@ async fn what_wrote_nothing_becomes_durable_with_the_next_that_did() {
     let world = World::start().await;
     let (mut sender, source) = channel::<String, u64>(10);
     let job =
-        Job::new(client(), source, keep, world.builder().first_start(true)).checkpoint_records(1).batch_records(1);
+        Job::new(client(), source, keep, world.job_builder().first_start(true)).checkpoint_records(1).batch_records(1);
     let job = tokio::spawn(job.run());
     sender.send(1, "nothing".into()).await.unwrap();
     sender.send(2, "2".into()).await.unwrap();
@@ -159,7 +159,7 @@ async fn what_wrote_nothing_becomes_durable_with_the_next_that_did() {
 async fn a_job_that_cannot_open_says_so_to_its_producer() {
     let world = World::start().await;
     let (mut sender, source) = channel::<String, u64>(10);
-    let job = Job::new(client(), source, keep, world.builder());
+    let job = Job::new(client(), source, keep, world.job_builder());
     assert!(job.run().await.is_err(), "it was never started, and may not be made");
     assert_eq!(sender.resume_after().await, Err(ChannelError::Ended));
     assert_eq!(sender.send(1, "1".into()).await, Err(ChannelError::Ended));

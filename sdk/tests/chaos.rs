@@ -4,7 +4,7 @@
 
 mod support;
 
-use ratified::{CheckpointId, SinkName, SinkRuntime, Snapshot, SnapshotElement};
+use ratified::{CheckpointId, EngineSink, SinkName, Snapshot, SnapshotElement};
 use support::{
     World, checkpoint, client_at,
     proxy::{EVERY_MISCHIEF, Proxy},
@@ -54,8 +54,8 @@ struct Engine<'a> {
     name: SinkName,
     sink: TestSink,
     dice: Dice,
-    workers: Vec<SinkRuntime<TestSink>>,
-    zombies: Vec<SinkRuntime<TestSink>>,
+    workers: Vec<EngineSink<TestSink>>,
+    zombies: Vec<EngineSink<TestSink>>,
     completed: Completed,
     newest: u64,
     offset: u64,

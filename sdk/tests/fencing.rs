@@ -4,7 +4,7 @@
 mod support;
 
 use ratified::{
-    CheckpointId, Epoch, RuntimeError, SinkRuntime, Snapshot, TxnState,
+    CheckpointId, EngineSink, Epoch, RuntimeError, Snapshot, TxnState,
     pending::FileStore,
     protocol::{Incarnation, OpenRequest, ShortText, TimeoutMs},
 };
@@ -18,13 +18,13 @@ fn text(text: &str) -> ShortText {
     ShortText::try_from(text.to_owned()).unwrap()
 }
 
-async fn old_and_new(world: &World) -> (SinkRuntime<TestSink>, SinkRuntime<TestSink>) {
+async fn old_and_new(world: &World) -> (EngineSink<TestSink>, EngineSink<TestSink>) {
     let old = world.builder().first_start(true).owner(text("old:1")).open(name(), None, []).await.unwrap();
     let new = world.builder().owner(text("new:2")).open(name(), Some(CheckpointId::new(0)), []).await.unwrap();
     (old, new)
 }
 
-async fn write_and_commit(runtime: &mut SinkRuntime<TestSink>, record: &str, id: u64) {
+async fn write_and_commit(runtime: &mut EngineSink<TestSink>, record: &str, id: u64) {
     runtime.write(record.into()).await.unwrap();
     runtime.pre_commit(checkpoint(id)).await.unwrap();
     runtime.checkpoint_completed(completed(id)).unwrap();

@@ -99,7 +99,7 @@ async fn a_job_runs_to_the_end_of_its_input_and_says_what_it_did() {
     let world = World::start().await;
     let source = Numbers::new(&world);
     let acknowledged = source.acknowledged.clone();
-    let job = Job::new(client(), source, transform, world.builder().first_start(true));
+    let job = Job::new(client(), source, transform, world.job_builder().first_start(true));
     let report = job.batch_records(10).checkpoint_records(30).run().await.unwrap();
     assert_eq!(world.sink.visible(), expected());
     assert_eq!((report.records_in, report.records_out, report.commits, report.replays), (100, 100, 4, 0));
@@ -112,7 +112,7 @@ async fn a_job_runs_to_the_end_of_its_input_and_says_what_it_did() {
 async fn running_a_finished_job_again_changes_nothing() {
     let world = World::start().await;
     for round in 0..3 {
-        let job = Job::new(client(), Numbers::new(&world), transform, world.builder().first_start(true));
+        let job = Job::new(client(), Numbers::new(&world), transform, world.job_builder().first_start(true));
         let report = job.run().await.unwrap();
         assert_eq!(report.resumed_from, (round > 0).then_some(100), "{round}");
         assert_eq!(report.records_in, if round > 0 { 0 } else { 100 }, "{round}");
@@ -127,7 +127,7 @@ async fn a_job_that_crashes_at_every_point_in_turn_still_writes_everything_once(
     loop {
         // Each attempt survives one point more than the last one.
         let left = AtomicUsize::new(crashes + 1);
-        let builder = world.builder().first_start(true).on_point(move |_| {
+        let builder = world.job_builder().first_start(true).on_point(move |_| {
             assert!(left.fetch_sub(1, Ordering::Relaxed) > 1, "crash here");
         });
         let job = Job::new(client(), Numbers::new(&world), transform, builder).batch_records(7).checkpoint_records(20);
@@ -151,7 +151,7 @@ async fn a_stopped_job_commits_what_it_has_read_and_goes_on_from_there() {
     let world = World::start().await;
     let mut source = Numbers::new(&world);
     source.end = 55;
-    let job = Job::new(client(), source, transform, world.builder().first_start(true));
+    let job = Job::new(client(), source, transform, world.job_builder().first_start(true));
     let stop = job.stop_handle();
     let job = tokio::spawn(job.batch_records(10).run());
     // Batches of one record: the last of the 55 is in the sink when it has been asked to write it.
@@ -163,7 +163,7 @@ async fn a_stopped_job_commits_what_it_has_read_and_goes_on_from_there() {
     let report = job.await.unwrap().unwrap();
     assert_eq!((report.ended, report.position, report.records_in), (Ended::Stopped, 55, 55));
     assert_eq!(world.sink.visible(), expected()[..55]);
-    let job = Job::new(client(), Numbers::new(&world), transform, world.builder());
+    let job = Job::new(client(), Numbers::new(&world), transform, world.job_builder());
     assert_eq!(job.run().await.unwrap().resumed_from, Some(55));
     assert_eq!(world.sink.visible(), expected());
 }
@@ -174,12 +174,12 @@ async fn a_failed_transformation_ends_the_job_and_loses_nothing() {
     let failing = |number: u64, emit: &mut Vec<String>| {
         if number == 42 { Err(Cause::new("cannot take 42")) } else { transform(number, emit) }
     };
-    let job = Job::new(client(), Numbers::new(&world), failing, world.builder().first_start(true));
+    let job = Job::new(client(), Numbers::new(&world), failing, world.job_builder().first_start(true));
     let failed = job.batch_records(5).checkpoint_records(10).run().await.unwrap_err();
     assert!(matches!(failed, JobError::Transform(_)), "{failed}");
     assert_eq!(world.sink.visible(), expected()[..40]);
     assert_eq!(world.sink.staged(), 0);
-    let job = Job::new(client(), Numbers::new(&world), transform, world.builder());
+    let job = Job::new(client(), Numbers::new(&world), transform, world.job_builder());
     assert_eq!(job.run().await.unwrap().resumed_from, Some(40));
     assert_eq!(world.sink.visible(), expected());
 }
@@ -195,7 +195,7 @@ async fn a_transformation_may_drop_and_multiply_records() {
     };
     let mut source = Numbers::new(&world);
     source.is_visible = |visible, n| n % 3 == 0 || visible.contains(&format!("{n}.0"));
-    let job = Job::new(client(), source, picky, world.builder().first_start(true));
+    let job = Job::new(client(), source, picky, world.job_builder().first_start(true));
     let report = job.batch_records(1).checkpoint_records(1).run().await.unwrap();
     assert_eq!((report.records_in, report.records_out, report.commits), (100, 99, 66));
     assert_eq!(world.sink.visible().len(), 99);
@@ -210,7 +210,7 @@ async fn a_job_lives_through_a_bad_network_and_a_restarted_coordinator() {
             proxy.plan(target, mischief, 2);
         }
     }
-    let builder = world.builder_at(client_at(proxy.addr)).first_start(true);
+    let builder = world.job_builder_at(client_at(proxy.addr)).first_start(true);
     let job = Job::new(client(), Numbers::new(&world), transform, builder);
     let job = tokio::spawn(job.batch_records(1).checkpoint_records(2).run());
     for round in 1..=3 {

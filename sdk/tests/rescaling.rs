@@ -3,10 +3,10 @@
 
 mod support;
 
-use ratified::{CheckpointId, RuntimeError, SinkRuntime, Snapshot, SnapshotElement, TxnState};
+use ratified::{CheckpointId, EngineSink, RuntimeError, Snapshot, SnapshotElement, TxnState};
 use support::{World, checkpoint, client, completed, name, sink::TestSink, worker};
 
-async fn start(world: &World, parallelism: u32) -> Vec<SinkRuntime<TestSink>> {
+async fn start(world: &World, parallelism: u32) -> Vec<EngineSink<TestSink>> {
     let mut workers = Vec::new();
     for index in 0..parallelism {
         let builder = world.builder().first_start(true).worker(worker(index, parallelism));
@@ -22,7 +22,7 @@ async fn restart(
     restored: u64,
     elements: &[SnapshotElement],
     deal: impl Fn(usize) -> u32,
-) -> Vec<SinkRuntime<TestSink>> {
+) -> Vec<EngineSink<TestSink>> {
     let mut workers = Vec::new();
     for index in 0..parallelism {
         let dealt = elements.iter().enumerate().filter(|(at, _)| deal(*at) == index).map(|(_, e)| e.clone());
@@ -34,7 +34,7 @@ async fn restart(
 }
 
 /// Every worker writes one record, then the checkpoint is taken.
-async fn write_all(workers: &mut [SinkRuntime<TestSink>], id: u64) -> Vec<SnapshotElement> {
+async fn write_all(workers: &mut [EngineSink<TestSink>], id: u64) -> Vec<SnapshotElement> {
     let mut elements = Vec::new();
     for (index, worker) in workers.iter_mut().enumerate() {
         worker.write(format!("{id}.{index}")).await.unwrap();
@@ -43,7 +43,7 @@ async fn write_all(workers: &mut [SinkRuntime<TestSink>], id: u64) -> Vec<Snapsh
     elements
 }
 
-async fn complete_all(workers: &mut [SinkRuntime<TestSink>], id: u64) {
+async fn complete_all(workers: &mut [EngineSink<TestSink>], id: u64) {
     for worker in workers {
         worker.checkpoint_completed(completed(id)).unwrap();
         worker.flush_commits().await.unwrap();

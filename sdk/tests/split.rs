@@ -9,7 +9,7 @@ use std::sync::{
 };
 
 use ratified::{
-    ClientName, Point, RuntimeError, SinkError, SinkRuntime, Snapshot, SplitRuntime, TxnState,
+    ClientName, EngineSinkBuilder, JobSink, Point, RuntimeError, SinkError, Snapshot, TxnState,
     protocol::{BeginRequest, CommitRequest, Incarnation, OpenRequest, Payload, PrepareRequest},
 };
 use support::{
@@ -22,12 +22,12 @@ fn split() -> ClientName {
     "import.part-0".parse().unwrap()
 }
 
-async fn first(world: &World) -> SplitRuntime<TestSink> {
-    world.builder().first_start(true).open_split(split()).await.unwrap()
+async fn first(world: &World) -> JobSink<TestSink> {
+    world.job_builder().first_start(true).open(split()).await.unwrap()
 }
 
-async fn again(world: &World) -> SplitRuntime<TestSink> {
-    world.builder().open_split(split()).await.unwrap()
+async fn again(world: &World) -> JobSink<TestSink> {
+    world.job_builder().open(split()).await.unwrap()
 }
 
 #[tokio::test]
@@ -110,11 +110,11 @@ async fn only_making_visible_overlaps_with_the_next_interval() {
 async fn a_crash_at_any_point_loses_nothing_and_doubles_nothing() {
     for point in [Point::Begun, Point::PreCommitted, Point::Decided, Point::Applied, Point::Acked] {
         let world = World::start().await;
-        let builder = world.builder().first_start(true).on_point(move |passed| {
+        let builder = world.job_builder().first_start(true).on_point(move |passed| {
             assert!(passed != point, "crash here");
         });
         let crashed = tokio::spawn(async move {
-            let mut runtime = builder.open_split(split()).await.unwrap();
+            let mut runtime = builder.open(split()).await.unwrap();
             runtime.write("1".into()).await.unwrap();
             runtime.commit(b"one").await.unwrap();
             runtime.flush_commits().await.unwrap_err();
@@ -137,8 +137,8 @@ async fn whatever_happens_to_the_deciding_call_it_decides_once() {
     for mischief in EVERY_MISCHIEF {
         let world = World::start().await;
         let proxy = Proxy::start(world.addr()).await;
-        let builder = world.builder_at(client_at(proxy.addr)).first_start(true);
-        let mut runtime = builder.open_split(split()).await.unwrap();
+        let builder = world.job_builder_at(client_at(proxy.addr)).first_start(true);
+        let mut runtime = builder.open(split()).await.unwrap();
         proxy.plan("/commit ", mischief, 3);
         runtime.write("1".into()).await.unwrap();
         runtime.commit(b"one").await.unwrap();
@@ -158,8 +158,8 @@ async fn whatever_happens_to_the_deciding_call_it_decides_once() {
 async fn closing_after_a_dropped_commit_does_not_remove_what_it_decided() {
     let world = World::start().await;
     let proxy = Proxy::start(world.addr()).await;
-    let builder = world.builder_at(client_at(proxy.addr)).first_start(true);
-    let mut runtime = builder.open_split(split()).await.unwrap();
+    let builder = world.job_builder_at(client_at(proxy.addr)).first_start(true);
+    let mut runtime = builder.open(split()).await.unwrap();
     runtime.write("1".into()).await.unwrap();
     proxy.plan("/commit ", Mischief::LoseAnswer, usize::MAX);
     let id = world.sink.ids(&split())[0];
@@ -242,7 +242,7 @@ async fn a_last_commit_without_a_position_is_never_taken_for_an_empty_start() {
         coordinator.begin(&split(), id, &BeginRequest { epoch, ..Default::default() }).await.unwrap();
         let commit = CommitRequest { epoch, checkpoint_id: None, payload };
         coordinator.commit(&split(), id, &commit, None).await.unwrap();
-        let failed = world.builder().open_split(split()).await.map(|_| ()).unwrap_err();
+        let failed = world.job_builder().open(split()).await.map(|_| ()).unwrap_err();
         assert!(failed.to_string().contains("carries no source position"), "{failed}");
     }
 }
@@ -250,7 +250,7 @@ async fn a_last_commit_without_a_position_is_never_taken_for_an_empty_start() {
 #[tokio::test]
 async fn an_unknown_split_is_made_only_at_a_declared_first_start() {
     let world = World::start().await;
-    let failed = world.builder().open_split(split()).await.map(|_| ()).unwrap_err();
+    let failed = world.job_builder().open(split()).await.map(|_| ()).unwrap_err();
     assert!(matches!(failed, RuntimeError::ClientUnknown { .. }), "{failed}");
 }
 
@@ -258,7 +258,7 @@ async fn an_unknown_split_is_made_only_at_a_declared_first_start() {
 async fn an_engine_can_refuse_nothing_it_did_not_prepare() {
     // Engine mode asks the coordinator to refuse a commit of what was not prepared; the other mode must not.
     let world = World::start().await;
-    let mut engine = SinkRuntime::builder(world.sink.clone(), world.client())
+    let mut engine = EngineSinkBuilder::new(world.sink.clone(), world.client())
         .first_start(true)
         .batch_records(1)
         .open("job.sink".parse().unwrap(), None, [Snapshot::default()])
@@ -277,7 +277,7 @@ async fn whoever_keeps_committing_what_open_is_about_to_abort_is_told_of_after_t
     let (world, _) = support::one_committed_one_prepared().await;
     let (client, looks) = (support::client(0), Arc::new(AtomicU64::new(0)));
     support::never_rests(&world, client.clone(), looks.clone());
-    let failed = world.builder().open_split(client.clone()).await.map(|_| ()).unwrap_err();
+    let failed = world.job_builder().open(client.clone()).await.map(|_| ()).unwrap_err();
     assert!(matches!(&failed, RuntimeError::Contended { client: c } if *c == client), "{failed}");
     assert_eq!(looks.load(Ordering::Relaxed), 10);
 }

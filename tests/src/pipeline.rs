@@ -15,7 +15,8 @@ use std::{
 };
 
 use ratified::{
-    Cause, ClientName, ClientOptions, CoordinatorClient, Point, RetryDelays, SinkBuilder, SinkName, TwoPhaseSink,
+    Cause, ClientName, ClientOptions, CoordinatorClient, JobSinkBuilder, Point, RetryDelays, SinkBuilder, SinkName,
+    TwoPhaseSink,
     job::{Job, JobError, JobReport},
     pending::FileStore,
     sinks::file::{FileSink, FileStep, TargetName, read_target},
@@ -94,7 +95,7 @@ impl Plan {
     ///
     /// # Panics
     /// When the plan is nonsense.
-    pub fn builder(&self) -> SinkBuilder<FileSink<Row>> {
+    pub fn builder<D: Default>(&self) -> SinkBuilder<FileSink<Row>, D> {
         self.builder_of(self.files(&self.out(), ""))
     }
 
@@ -112,7 +113,7 @@ impl Plan {
             .unwrap()
     }
 
-    fn builder_of<S: TwoPhaseSink>(&self, sink: S) -> SinkBuilder<S> {
+    fn builder_of<S: TwoPhaseSink, D: Default>(&self, sink: S) -> SinkBuilder<S, D> {
         let places = self.places.clone();
         let mut builder = SinkBuilder::new(sink, self.client());
         if let Some(ms) = self.timeout_ms {
@@ -146,7 +147,7 @@ pub async fn run_split(plan: &Plan) -> Result<JobReport<u64>, JobError> {
     run_job(plan, plan.builder()).await
 }
 
-async fn run_job<S>(plan: &Plan, sink: SinkBuilder<S>) -> Result<JobReport<u64>, JobError>
+async fn run_job<S>(plan: &Plan, sink: JobSinkBuilder<S>) -> Result<JobReport<u64>, JobError>
 where
     S: TwoPhaseSink<Record = Row>,
 {

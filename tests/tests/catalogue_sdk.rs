@@ -7,7 +7,10 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use ratified::{Barrier, CheckpointId, Lost, LostPolicy, RuntimeError, SinkRuntime, Snapshot, sinks::file::FileSink};
+use ratified::{
+    Barrier, CheckpointId, EngineSink, EngineSinkBuilder, Lost, LostPolicy, RuntimeError, Snapshot,
+    sinks::file::FileSink,
+};
 use ratified_tests::{
     config::Config,
     pipeline::{Plan, Row, check_exactly_once, run_split, visible},
@@ -19,7 +22,7 @@ use ratified_tests::{
 use serde_json::json;
 use tempfile::TempDir;
 
-type Runtime = SinkRuntime<FileSink<Row>>;
+type Runtime = EngineSink<FileSink<Row>>;
 
 /// A coordinator and a pipeline that nobody has run yet.
 async fn scene(config: Config) -> (Ratifyd, TempDir, Plan) {
@@ -29,9 +32,13 @@ async fn scene(config: Config) -> (Ratifyd, TempDir, Plan) {
     (ratifyd, dir, plan)
 }
 
+fn engine(plan: &Plan) -> EngineSinkBuilder<FileSink<Row>> {
+    plan.builder()
+}
+
 async fn open(plan: &Plan, restored: u64, snapshots: &[&Snapshot]) -> Result<Runtime, RuntimeError> {
     let snapshots = snapshots.iter().map(|snapshot| (*snapshot).clone());
-    plan.builder().open(plan.sink_name(), Some(CheckpointId::new(restored)), snapshots).await
+    engine(plan).open(plan.sink_name(), Some(CheckpointId::new(restored)), snapshots).await
 }
 
 async fn write(runtime: &mut Runtime, numbers: std::ops::Range<u64>) {
@@ -182,7 +189,7 @@ async fn a_loss_is_given_up_only_by_the_policy_for_it_and_then_named() {
     let snapshot = prepared(&plan).await;
     resolve_the_only_one(&ratifyd.raw(), "ABORT").await;
     let with = |lost| {
-        let builder = plan.builder().on_lost(lost, LostPolicy::Skip);
+        let builder = engine(&plan).on_lost(lost, LostPolicy::Skip);
         builder.open(plan.sink_name(), Some(CheckpointId::new(1)), [snapshot.clone()])
     };
     assert!(matches!(error_of(with(Lost::Expired).await), RuntimeError::TxnAborted { .. }));
@@ -227,7 +234,7 @@ async fn a_coordinator_with_an_empty_store_is_an_error_for_a_job_that_has_run_be
     fs::remove_dir_all(ratifyd.data_dir()).unwrap();
     ratifyd.start_again().await;
     let plan = Plan { url: ratifyd.url(), ..plan };
-    let builder = plan.builder().first_start(false);
+    let builder = engine(&plan).first_start(false);
     let opened = builder.open(plan.sink_name(), Some(CheckpointId::new(1)), [snapshot]).await;
     let error = error_of(opened);
     assert!(error.to_string().contains("another one"), "{error}");
@@ -247,7 +254,7 @@ async fn a_checkpoint_older_than_the_last_commit_is_refused_naming_both() {
     runtime.close().await.unwrap();
     let text = error_of(open(&plan, 1, &[&snapshots[0]]).await).to_string();
     assert!(text.contains("checkpoint 1") && text.contains("checkpoint 3"), "{text}");
-    let builder = plan.builder().accept_rewind(true);
+    let builder = engine(&plan).accept_rewind(true);
     let rewound = builder.open(plan.sink_name(), Some(CheckpointId::new(1)), [snapshots[0].clone()]).await.unwrap();
     rewound.close().await.unwrap();
 }
@@ -304,7 +311,7 @@ async fn workers_may_be_fewer_and_more_again_and_every_pending_transaction_has_o
         for (index, share) in (0..).zip(shares) {
             let plan = Plan { pending: plan.dir.join(format!("pending-{index}")), ..plan.clone() };
             let worker = ratified::Worker::new(index, parallelism).unwrap();
-            let builder = plan.builder().worker(worker);
+            let builder = engine(&plan).worker(worker);
             let snapshot = Snapshot::from_elements(share);
             let restored = Some(CheckpointId::new(checkpoint));
             runtimes.push(builder.open(plan.sink_name(), restored, [snapshot]).await.unwrap());

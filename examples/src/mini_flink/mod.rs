@@ -5,8 +5,8 @@
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use ratified::{
-    Barrier, BarrierKind, CheckpointId, CoordinatorClient, RuntimeError, SinkBuilder, SinkName, SinkRuntime, Snapshot,
-    SnapshotElement, Worker,
+    Barrier, BarrierKind, CheckpointId, CoordinatorClient, EngineSink, EngineSinkBuilder, RuntimeError, SinkName,
+    Snapshot, SnapshotElement, Worker,
     sinks::file::{FileSink, FileSinkError, TargetName, read_target},
 };
 use thiserror::Error;
@@ -49,7 +49,7 @@ pub struct Engine {
     output: PathBuf,
     target: TargetName,
     name: SinkName,
-    workers: Vec<SinkRuntime<FileSink<u64>>>,
+    workers: Vec<EngineSink<FileSink<u64>>>,
     position: u64,
     newest: u64,
 }
@@ -94,7 +94,7 @@ impl Engine {
                 }
             }
             let sink = FileSink::json_lines(&self.output, self.target.clone()).build()?;
-            let runtime = SinkBuilder::new(sink, self.coordinator.clone())
+            let runtime = EngineSinkBuilder::new(sink, self.coordinator.clone())
                 .worker(worker)
                 .first_start(how == Start::First)
                 .accept_rewind(how == Start::Rewound)
@@ -177,7 +177,7 @@ impl Engine {
     }
 
     /// The running workers.
-    pub fn workers(&self) -> &[SinkRuntime<FileSink<u64>>] {
+    pub fn workers(&self) -> &[EngineSink<FileSink<u64>>] {
         &self.workers
     }
 

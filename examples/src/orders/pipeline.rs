@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use ratified::{
-    Cause, ClientName, Point, SinkBuilder, TwoPhaseSink,
+    Cause, ClientName, JobSinkBuilder, Point, TwoPhaseSink,
     job::{Job, JobError, JobReport},
     pending::FileStore,
     postgres::PostgresError,
@@ -178,7 +178,7 @@ impl Orders {
     where
         S: TwoPhaseSink<Record = Entry>,
     {
-        let builder = SinkBuilder::new(wrap(self.sink(watch.clone())?), coordinator.client()?)
+        let builder = JobSinkBuilder::new(wrap(self.sink(watch.clone())?), coordinator.client()?)
             .pending(FileStore::new(self.data_dir.join("pending")))
             // Only while nothing is visible yet may the coordinator not know the job.
             .first_start(self.is_empty().await?)

@@ -11,7 +11,7 @@ use std::{
 };
 
 use ratified::{
-    ClientName, Point, SinkBuilder, TwoPhaseSink,
+    ClientName, JobSinkBuilder, Point, TwoPhaseSink,
     job::{Job, JobReport},
     pending::FileStore,
     sinks::file::{FileSink, FileStep},
@@ -104,7 +104,7 @@ impl Pipeline {
     {
         let steps = watch.clone();
         let sink = self.output.sink(move |step| steps.step(step))?;
-        let builder = SinkBuilder::new(wrap(sink), coordinator.client()?)
+        let builder = JobSinkBuilder::new(wrap(sink), coordinator.client()?)
             .pending(FileStore::new(self.data_dir.join("pending")))
             // Only while nothing is visible yet may the coordinator not know the job.
             .first_start(self.output.is_empty()?)

@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
 
-use ratified::{Barrier, CheckpointId, SinkRuntime, sinks::file::FileSink};
+use ratified::{Barrier, CheckpointId, EngineSink, sinks::file::FileSink};
 use timely::{
     dataflow::{
         InputHandle, ProbeHandle,
@@ -26,7 +26,7 @@ const PARK: Duration = Duration::from_millis(1);
 /// The part of a worker that writes.
 struct Writer {
     tokio: tokio::runtime::Handle,
-    runtime: SinkRuntime<FileSink<Row>>,
+    runtime: EngineSink<FileSink<Row>>,
     totals: Totals,
     checkpoints: Checkpoints,
     index: usize,

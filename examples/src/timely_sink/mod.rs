@@ -22,7 +22,7 @@ use std::{
 };
 
 use ratified::{
-    ClientError, CoordinatorClient, Point, RuntimeError, SinkBuilder, SinkName, Worker,
+    ClientError, CoordinatorClient, EngineSinkBuilder, Point, RuntimeError, SinkName, Worker,
     pending::FileStore,
     protocol::IdError,
     sinks::file::{FileSink, FileSinkError, TargetName, read_target},
@@ -133,11 +133,11 @@ impl Flow {
     }
 
     /// The sink of one worker.
-    fn sink(&self, index: usize, is_first: bool) -> Result<(SinkName, SinkBuilder<FileSink<Row>>), FlowError> {
+    fn sink(&self, index: usize, is_first: bool) -> Result<(SinkName, EngineSinkBuilder<FileSink<Row>>), FlowError> {
         let sink = FileSink::json_lines(self.dir.join("out"), target()?).build()?;
         let worker = u32::try_from(index).ok().and_then(|index| Worker::new(index, self.workers));
         let observer = self.observer.clone();
-        let builder = SinkBuilder::new(sink, CoordinatorClient::new(&self.coordinator)?)
+        let builder = EngineSinkBuilder::new(sink, CoordinatorClient::new(&self.coordinator)?)
             .worker(worker.ok_or(FlowError::Workers)?)
             .pending(FileStore::new(self.dir.join("pending")))
             .first_start(is_first)

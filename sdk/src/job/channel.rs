@@ -20,14 +20,14 @@ const READ_WAIT: Duration = Duration::from_millis(20);
 /// ends must be sent again; [`ChannelSender::resume_after`] says from where.
 ///
 /// ```
-/// # use ratified::{Cause, CoordinatorClient, SinkBuilder, job::{Job, channel}, sinks::file::FileSink};
+/// # use ratified::{Cause, CoordinatorClient, JobSinkBuilder, job::{Job, channel}, sinks::file::FileSink};
 /// # use ratified_coordinator::{Config, Coordinator};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let dir = tempfile::tempdir()?;
 /// # let coordinator = Coordinator::start(Config::local(dir.path().join("data"))).await?;
 /// # let sink = FileSink::json_lines(dir.path().join("out"), "orders".parse()?).build()?;
-/// # let sink = SinkBuilder::new(sink, CoordinatorClient::new(&coordinator.base_url())?).first_start(true);
+/// # let sink = JobSinkBuilder::new(sink, CoordinatorClient::new(&coordinator.base_url())?).first_start(true);
 /// let log = ["order 1", "order 2", "order 3"]; // what the producer can read again
 /// let (mut sender, source) = channel::<String, usize>(100);
 /// let transform = |order: String, emit: &mut Vec<String>| Ok::<_, Cause>(emit.push(order));

@@ -29,7 +29,7 @@ pub use source::{MemorySource, Read, Source};
 use self::run::{Limits, Running, decode_position};
 use crate::{
     error::Cause,
-    runtime::{OpenReport, RuntimeError, SinkBuilder},
+    runtime::{JobSinkBuilder, OpenReport, RuntimeError},
     sink::TwoPhaseSink,
 };
 
@@ -121,7 +121,7 @@ impl StopHandle {
 pub struct Job<Src, T, S> {
     source: Src,
     transform: T,
-    sink: SinkBuilder<S>,
+    sink: JobSinkBuilder<S>,
     client: ClientName,
     limits: Limits,
     stop: StopHandle,
@@ -134,7 +134,7 @@ where
     T: Transform<Src::Record, S::Record>,
 {
     /// A job under this client name, which must be the job's (and its split's) alone, for ever.
-    pub fn new(client: ClientName, source: Src, transform: T, sink: SinkBuilder<S>) -> Self {
+    pub fn new(client: ClientName, source: Src, transform: T, sink: JobSinkBuilder<S>) -> Self {
         Self {
             source,
             transform,
@@ -188,7 +188,7 @@ where
     /// # Errors
     /// See [`JobError`]. What was not committed is removed; running the job again goes on from the last commit.
     pub async fn run(self) -> Result<JobReport<Src::Position>, JobError> {
-        let runtime = self.sink.open_split(self.client).await?;
+        let runtime = self.sink.open(self.client).await?;
         let resumed_from = runtime.position().map(decode_position).transpose()?;
         let mut running = Running::new(self.source, self.transform, runtime);
         match running.run(resumed_from.as_ref(), &self.limits, &self.stop).await {

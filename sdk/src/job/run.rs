@@ -7,7 +7,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use tokio::time::Instant;
 
 use super::{Ended, JobError, JobReport, Read, Source, StopHandle, Transform};
-use crate::{error::Cause, runtime::SplitRuntime, sink::TwoPhaseSink};
+use crate::{error::Cause, runtime::JobSink, sink::TwoPhaseSink};
 
 /// The version byte in front of a stored position.
 const POSITION_VERSION: u8 = 1;
@@ -23,7 +23,7 @@ pub(super) struct Limits {
 pub(super) struct Running<Src: Source, T, S: TwoPhaseSink> {
     source: Src,
     transform: T,
-    runtime: SplitRuntime<S>,
+    runtime: JobSink<S>,
     emitted: Vec<S::Record>,
     unacknowledged: VecDeque<(TxnId, Src::Position)>,
     records_in: u64,
@@ -39,7 +39,7 @@ where
     S: TwoPhaseSink,
     T: Transform<Src::Record, S::Record>,
 {
-    pub(super) fn new(source: Src, transform: T, runtime: SplitRuntime<S>) -> Self {
+    pub(super) fn new(source: Src, transform: T, runtime: JobSink<S>) -> Self {
         Self {
             source,
             transform,

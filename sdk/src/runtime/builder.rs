@@ -1,15 +1,15 @@
-//! Setting up a sink.
+//! Setting up a sink: what both drivers take, and what each takes alone.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ratified_protocol::{CheckpointId, ClientName, ShortText, TimeoutMs};
 
 use super::{
-    engine::SinkRuntime,
+    engine::EngineSink,
     error::RuntimeError,
+    job_sink::JobSink,
     policy::{Lost, LostPolicy, Mode, Observer, Point, SinkName, Worker},
     snapshot::Snapshot,
-    split::SplitRuntime,
 };
 use crate::{
     client::CoordinatorClient,
@@ -20,49 +20,71 @@ use crate::{
 /// What a runtime is told once.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
-    pub(crate) worker: Worker,
-    pub(crate) mode: Mode,
-    /// Whether the coordinator must refuse to commit what was not prepared: set by the way the runtime is driven.
-    pub(crate) require_prepare: bool,
     pub(crate) owner: ShortText,
     pub(crate) timeout: TimeoutMs,
     pub(crate) open_deadline: Duration,
     pub(crate) close_deadline: Duration,
     pub(crate) batch_records: usize,
     pub(crate) max_pending: usize,
-    pub(crate) max_prepared: usize,
     pub(crate) first_start: bool,
-    pub(crate) accept_rewind: bool,
-    pub(crate) lost: BTreeMap<Lost, LostPolicy>,
     pub(crate) observer: Observer,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            worker: Worker::ONLY,
-            mode: Mode::default(),
-            require_prepare: true,
             owner: default_owner(),
             timeout: TimeoutMs::DEFAULT,
             open_deadline: Duration::from_secs(60),
             close_deadline: Duration::from_secs(30),
             batch_records: 512,
             max_pending: 16,
-            max_prepared: 1000,
             first_start: false,
-            accept_rewind: false,
-            lost: BTreeMap::new(),
             observer: Observer::default(),
         }
     }
 }
 
-impl Settings {
+/// What only an engine's sink is told; part of an [`EngineSinkBuilder`].
+#[derive(Debug, Clone)]
+pub struct EngineDriven {
+    pub(crate) worker: Worker,
+    pub(crate) mode: Mode,
+    pub(crate) max_prepared: usize,
+    pub(crate) accept_rewind: bool,
+    pub(crate) lost: BTreeMap<Lost, LostPolicy>,
+}
+
+impl Default for EngineDriven {
+    fn default() -> Self {
+        Self {
+            worker: Worker::ONLY,
+            mode: Mode::default(),
+            max_prepared: 1000,
+            accept_rewind: false,
+            lost: BTreeMap::new(),
+        }
+    }
+}
+
+impl EngineDriven {
     pub(crate) fn lost_policy(&self, lost: Lost) -> LostPolicy {
         self.lost.get(&lost).copied().unwrap_or_default()
     }
 }
+
+/// What only the sink of a job that checkpoints itself is told; part of a [`JobSinkBuilder`]. What an engine decides, such
+/// a sink does not ask for:
+///
+/// ```compile_fail
+/// # use ratified::{JobSinkBuilder, Mode, TwoPhaseSink};
+/// fn loose<S: TwoPhaseSink>(sink: JobSinkBuilder<S>) {
+///     let _ = sink.mode(Mode::AtLeastOnce);
+/// }
+/// ```
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct SelfCheckpointing {}
 
 fn default_owner() -> ShortText {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
@@ -70,38 +92,43 @@ fn default_owner() -> ShortText {
     ShortText::try_from(format!("{host}:{}", std::process::id())).unwrap_or_default()
 }
 
-/// A sink that is being set up. Everything has a default but the sink and the coordinator.
-pub struct SinkBuilder<S> {
+/// The sink of a job whose engine draws barriers and takes checkpoints, being set up. It opens as an [`EngineSink`].
+///
+/// ```no_run
+/// # use ratified::{EngineSinkBuilder, Mode, TwoPhaseSink};
+/// fn loose<S: TwoPhaseSink>(sink: EngineSinkBuilder<S>) {
+///     let _ = sink.mode(Mode::AtLeastOnce);
+/// }
+/// ```
+pub type EngineSinkBuilder<S> = SinkBuilder<S, EngineDriven>;
+
+/// The sink of a job that checkpoints itself, being set up: for [`Job`](crate::job::Job), or to be opened as a [`JobSink`].
+/// Such a sink writes exactly once and has no workers: each source split is a client of its own.
+pub type JobSinkBuilder<S> = SinkBuilder<S, SelfCheckpointing>;
+
+/// A sink that is being set up: what both drivers take. Everything has a default but the sink and the coordinator. Name
+/// the driver when you make one: [`EngineSinkBuilder::new`](Self::new) or [`JobSinkBuilder::new`](Self::new).
+pub struct SinkBuilder<S, D> {
     pub(crate) sink: S,
     pub(crate) coordinator: CoordinatorClient,
     pub(crate) pending: Arc<dyn PendingStore>,
     pub(crate) settings: Settings,
+    pub(crate) driver: D,
 }
 
-impl<S: TwoPhaseSink> SinkBuilder<S> {
+impl<S: TwoPhaseSink, D: Default> SinkBuilder<S, D> {
     /// A sink whose transactions this coordinator decides.
     pub fn new(sink: S, coordinator: CoordinatorClient) -> Self {
-        Self { sink, coordinator, pending: Arc::new(MemoryStore::new()), settings: Settings::default() }
+        let (pending, settings) = (Arc::new(MemoryStore::new()), Settings::default());
+        Self { sink, coordinator, pending, settings, driver: D::default() }
     }
+}
 
+impl<S, D> SinkBuilder<S, D> {
     /// Where drawn ids are kept; by default in memory.
     #[must_use]
     pub fn pending(mut self, store: impl PendingStore) -> Self {
         self.pending = Arc::new(store);
-        self
-    }
-
-    /// Which of the job's parallel workers this is; by default the only one.
-    #[must_use]
-    pub fn worker(mut self, worker: Worker) -> Self {
-        self.settings.worker = worker;
-        self
-    }
-
-    /// What the sink promises; by default exactly once.
-    #[must_use]
-    pub fn mode(mut self, mode: Mode) -> Self {
-        self.settings.mode = mode;
         self
     }
 
@@ -147,13 +174,6 @@ impl<S: TwoPhaseSink> SinkBuilder<S> {
         self
     }
 
-    /// How many transactions may be prepared and not completed before `write` fails; by default 1000, at least 1.
-    #[must_use]
-    pub fn max_prepared(mut self, count: usize) -> Self {
-        self.settings.max_prepared = count.max(1);
-        self
-    }
-
     /// Declares that the job has never run: only then a client that the coordinator does not know is made. Without it
     /// such a client is an error, since the coordinator's store may have been lost.
     #[must_use]
@@ -162,24 +182,47 @@ impl<S: TwoPhaseSink> SinkBuilder<S> {
         self
     }
 
+    /// An observation hook for tests and drills: called synchronously whenever a transaction passes a [`Point`].
+    #[must_use]
+    pub fn on_point(mut self, hook: impl Fn(Point) + Send + Sync + 'static) -> Self {
+        self.settings.observer = Observer(Arc::new(hook));
+        self
+    }
+}
+
+impl<S: TwoPhaseSink> SinkBuilder<S, EngineDriven> {
+    /// Which of the job's parallel workers this is; by default the only one.
+    #[must_use]
+    pub fn worker(mut self, worker: Worker) -> Self {
+        self.driver.worker = worker;
+        self
+    }
+
+    /// What the sink promises; by default exactly once.
+    #[must_use]
+    pub fn mode(mut self, mode: Mode) -> Self {
+        self.driver.mode = mode;
+        self
+    }
+
+    /// How many transactions may be prepared and not completed before `write` fails; by default 1000, at least 1.
+    #[must_use]
+    pub fn max_prepared(mut self, count: usize) -> Self {
+        self.driver.max_prepared = count.max(1);
+        self
+    }
+
     /// Accepts that the job restores an older checkpoint than the sink has committed: records are written twice.
     #[must_use]
     pub fn accept_rewind(mut self, is_accepted: bool) -> Self {
-        self.settings.accept_rewind = is_accepted;
+        self.driver.accept_rewind = is_accepted;
         self
     }
 
     /// What `open` does about a lost transaction of this kind; by default it fails.
     #[must_use]
     pub fn on_lost(mut self, lost: Lost, policy: LostPolicy) -> Self {
-        self.settings.lost.insert(lost, policy);
-        self
-    }
-
-    /// An observation hook for tests and drills: called synchronously whenever a transaction passes a [`Point`].
-    #[must_use]
-    pub fn on_point(mut self, hook: impl Fn(Point) + Send + Sync + 'static) -> Self {
-        self.settings.observer = Observer(Arc::new(hook));
+        self.driver.lost.insert(lost, policy);
         self
     }
 
@@ -199,16 +242,18 @@ impl<S: TwoPhaseSink> SinkBuilder<S> {
         name: SinkName,
         restored: Option<CheckpointId>,
         snapshots: impl IntoIterator<Item = Snapshot>,
-    ) -> Result<SinkRuntime<S>, RuntimeError> {
-        SinkRuntime::open(self, &name, restored, snapshots.into_iter().collect()).await
+    ) -> Result<EngineSink<S>, RuntimeError> {
+        EngineSink::open(self, &name, restored, snapshots.into_iter().collect()).await
     }
+}
 
+impl<S: TwoPhaseSink> SinkBuilder<S, SelfCheckpointing> {
     /// Opens the sink for a job that checkpoints itself: one client per source split, named after the split.
     ///
     /// # Errors
     /// See [`RuntimeError`]. Opening again is always safe.
-    pub async fn open_split(self, client: ClientName) -> Result<SplitRuntime<S>, RuntimeError> {
-        SplitRuntime::open(self, client).await
+    pub async fn open(self, client: ClientName) -> Result<JobSink<S>, RuntimeError> {
+        JobSink::open(self, client).await
     }
 }
 

@@ -7,19 +7,18 @@ use ratified_protocol::{CheckpointId, ClientName, PrepareRequest, TxnId};
 use tokio::time::Instant;
 
 use super::{
-    builder::SinkBuilder,
+    builder::{EngineDriven, EngineSinkBuilder},
     committer::Ending,
     error::RuntimeError,
     finish::{Finished, Unnamed},
-    interval::{Intervals, Sealed},
+    interval::{Deciding, Intervals, Sealed},
     metrics::PendingTimer,
     open::{OpenReport, Opening, Raised},
     payload::Envelope,
-    policy::{Barrier, BarrierKind, Mode, Point, SinkName},
+    policy::{Barrier, BarrierKind, Mode, Point, SinkName, Worker},
     snapshot::{Snapshot, SnapshotElement},
 };
 use crate::{
-    client::CoordinatorClient,
     retry::Limit,
     sink::{Slot, TwoPhaseSink},
 };
@@ -31,22 +30,18 @@ const MAX_LOOKS: u32 = 10;
 ///
 /// Calls are not cancellation-safe: a call whose future was dropped stops the runtime, since nobody knows how far it came.
 /// Dropping the runtime ends nothing: what is prepared stays prepared.
-pub struct SinkRuntime<S: TwoPhaseSink> {
+pub struct EngineSink<S: TwoPhaseSink> {
     intervals: Intervals<S>,
+    driver: EngineDriven,
     prepared: BTreeMap<TxnId, Ending<S::Handle>>,
     newest_barrier: Option<CheckpointId>,
     is_final: bool,
     report: OpenReport,
 }
 
-impl<S: TwoPhaseSink> SinkRuntime<S> {
-    /// Starts to set up a sink whose transactions this coordinator decides.
-    pub fn builder(sink: S, coordinator: CoordinatorClient) -> SinkBuilder<S> {
-        SinkBuilder::new(sink, coordinator)
-    }
-
+impl<S: TwoPhaseSink> EngineSink<S> {
     pub(super) async fn open(
-        builder: SinkBuilder<S>,
+        builder: EngineSinkBuilder<S>,
         name: &SinkName,
         restored: Option<CheckpointId>,
         snapshots: Vec<Snapshot>,
@@ -55,26 +50,31 @@ impl<S: TwoPhaseSink> SinkRuntime<S> {
         if let Some(element) = named.iter().find(|element| restored.is_none_or(|r| element.checkpoint > r)) {
             return Err(RuntimeError::SnapshotNotRestored { snapshot: element.checkpoint, restored });
         }
-        let mut opening = Opening::start(builder).await?;
+        let driver = builder.driver.clone();
+        let mut opening = Opening::start(builder, driver.clone()).await?;
         for element in &named {
             opening.env.coordinator.expect_store(element.store)?;
         }
         let mut looks = 0;
         let own = loop {
             looks += 1;
-            match open_once(&mut opening, name, restored, &named).await {
+            match open_once(&mut opening, driver.worker, name, restored, &named).await {
                 Ok(Some(own)) => break own,
                 Ok(None) if looks < MAX_LOOKS => {}
                 Ok(None) => {
-                    return Err(RuntimeError::Contended { client: name.client(opening.settings.worker.slot())? });
+                    return Err(RuntimeError::Contended { client: name.client(driver.worker.slot())? });
                 }
                 Err(error) => return Err(opening.explain(error)),
             }
         };
         let own_ids = named.iter().filter(|element| element.client == own.owned.client).map(|element| element.txn_id);
         let own_ids = own_ids.collect::<Vec<_>>();
-        let (intervals, report) = opening.into_intervals(own, own_ids).await?;
-        Ok(Self { intervals, prepared: BTreeMap::new(), newest_barrier: restored, is_final: false, report })
+        let deciding = match driver.mode {
+            Mode::ExactlyOnce => Deciding::WhenPrepared,
+            Mode::AtLeastOnce => Deciding::Never,
+        };
+        let (intervals, report) = opening.into_intervals(own, own_ids, deciding).await?;
+        Ok(Self { intervals, driver, prepared: BTreeMap::new(), newest_barrier: restored, is_final: false, report })
     }
 
     /// What `open` found and did.
@@ -97,7 +97,7 @@ impl<S: TwoPhaseSink> SinkRuntime<S> {
         if self.is_final {
             return Err(RuntimeError::AfterFinal);
         }
-        if self.prepared.len() >= self.intervals.settings.max_prepared {
+        if self.prepared.len() >= self.driver.max_prepared {
             return Err(RuntimeError::TooManyPrepared { prepared: self.prepared.len() });
         }
         self.intervals.write(record).await
@@ -122,7 +122,7 @@ impl<S: TwoPhaseSink> SinkRuntime<S> {
             return Err(RuntimeError::AfterFinal);
         }
         if let Some(sealed) = self.intervals.seal(Some(barrier.checkpoint)).await? {
-            match self.intervals.settings.mode {
+            match self.driver.mode {
                 Mode::ExactlyOnce => self.prepare_sealed(sealed, barrier.checkpoint).await?,
                 Mode::AtLeastOnce => {
                     // Visible before the checkpoint is complete: that is what this mode gives up.
@@ -227,11 +227,11 @@ impl<S: TwoPhaseSink> SinkRuntime<S> {
 /// One look: `None` if somebody committed what was to be aborted, and everything must be looked at again.
 async fn open_once<S: TwoPhaseSink>(
     opening: &mut Opening<S>,
+    worker: Worker,
     name: &SinkName,
     restored: Option<CheckpointId>,
     named: &[SnapshotElement],
 ) -> Result<Option<Raised>, RuntimeError> {
-    let worker = opening.settings.worker;
     let own = name.client(worker.slot())?;
     let known = opening.clients_of(name).await?;
     let has_siblings = known.iter().any(|(_, item)| item.client_name != own);

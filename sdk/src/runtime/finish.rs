@@ -129,8 +129,8 @@ impl<S: TwoPhaseSink> Opening<S> {
     ) -> Result<(), RuntimeError> {
         let Some(lost) = Lost::from_error(&error) else { return Err(error) };
         let is_overtaken = last_committed.get(&txn.client).is_some_and(|last| txn.txn_id < *last);
-        let is_rewind = self.settings.accept_rewind && lost == Lost::Expired && is_overtaken;
-        if self.settings.lost_policy(lost) != LostPolicy::Skip && !is_rewind {
+        let is_rewind = self.policies.accept_rewind && lost == Lost::Expired && is_overtaken;
+        if self.policies.lost_policy(lost) != LostPolicy::Skip && !is_rewind {
             return Err(error);
         }
         tracing::warn!(client = %txn.client, txn_id = %txn.txn_id, %error, "given up by policy");

@@ -8,14 +8,8 @@ use ratified_protocol::{
 use tokio::time::Instant;
 
 use super::{
-    builder::Settings,
-    committer::Committer,
-    env::Env,
-    error::RuntimeError,
-    keep_alive::KeepAlive,
-    metrics,
-    payload::encode_handle,
-    policy::{Mode, Point},
+    builder::Settings, committer::Committer, env::Env, error::RuntimeError, keep_alive::KeepAlive, metrics,
+    payload::encode_handle, policy::Point,
 };
 use crate::{
     error::{Certainty, SinkError},
@@ -40,11 +34,23 @@ impl Owned {
     }
 }
 
+/// How the transactions of a driver are decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Deciding {
+    /// By the engine, once they are prepared.
+    WhenPrepared,
+    /// By the job, straight from OPEN.
+    FromOpen,
+    /// Not at all: the coordinator never hears of them.
+    Never,
+}
+
 /// The writing half of a runtime, common to both ways to drive it.
 pub(crate) struct Intervals<S: TwoPhaseSink> {
     pub(crate) env: Arc<Env<S::Committer>>,
     pub(crate) owned: Owned,
     pub(crate) settings: Settings,
+    deciding: Deciding,
     pub(crate) committer: Committer<S::Handle>,
     writer: Option<S::Writer>,
     keep_alive: KeepAlive,
@@ -74,6 +80,7 @@ impl<S: TwoPhaseSink> Intervals<S> {
         env: Arc<Env<S::Committer>>,
         owned: Owned,
         settings: Settings,
+        deciding: Deciding,
         writer: S::Writer,
         ids: IdSource,
     ) -> Self {
@@ -84,6 +91,7 @@ impl<S: TwoPhaseSink> Intervals<S> {
             env,
             owned,
             settings,
+            deciding,
             committer,
             writer: Some(writer),
             keep_alive,
@@ -137,11 +145,11 @@ impl<S: TwoPhaseSink> Intervals<S> {
     /// Makes the id known outwards: own disk, coordinator, sink.
     async fn begin(&mut self) -> Result<(), RuntimeError> {
         let txn = self.owned.context(self.ids.draw()?);
-        if self.settings.mode == Mode::ExactlyOnce {
+        if self.deciding != Deciding::Never {
             self.begin_at_the_coordinator(&txn).await?;
         }
         let handle = self.begin_at_the_sink(&txn).await?;
-        if self.settings.mode == Mode::ExactlyOnce {
+        if self.deciding != Deciding::Never {
             let encoded = encode_handle(&handle)?;
             if encoded.len() > MAX_PAYLOAD_BYTES {
                 return Err(RuntimeError::PayloadTooLarge { bytes: encoded.len() });
@@ -165,7 +173,7 @@ impl<S: TwoPhaseSink> Intervals<S> {
         let request = BeginRequest {
             epoch: Some(txn.epoch),
             timeout_ms: self.settings.timeout,
-            require_prepare: self.settings.require_prepare,
+            require_prepare: self.deciding == Deciding::WhenPrepared,
             participants: ParticipantSet::try_from(vec![(&txn.client).into()]).unwrap_or_default(),
             labels: Default::default(),
         };
@@ -252,12 +260,12 @@ impl<S: TwoPhaseSink> Intervals<S> {
 
     async fn abort_open(&self, open: OpenTxn<S::Handle>, limit: Limit) {
         let result = async {
-            if self.settings.mode == Mode::ExactlyOnce && self.env.decide_abort(limit, &open.txn).await?.is_none() {
+            if self.deciding != Deciding::Never && self.env.decide_abort(limit, &open.txn).await?.is_none() {
                 // A commit of it was under way and won: the next `open` finds it and finishes it.
                 return Ok(());
             }
             self.env.sink_abort(limit, &open.txn, Some(&open.handle)).await?;
-            if self.settings.mode == Mode::ExactlyOnce {
+            if self.deciding != Deciding::Never {
                 self.env.ack(limit, &open.txn, Outcome::Aborted).await?;
                 self.owned.log.remove(open.txn.txn_id).await?;
             }

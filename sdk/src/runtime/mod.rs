@@ -8,6 +8,7 @@ mod env;
 mod error;
 mod finish;
 mod interval;
+mod job_sink;
 mod keep_alive;
 mod leftovers;
 pub mod metrics;
@@ -15,15 +16,14 @@ mod open;
 mod payload;
 mod policy;
 mod snapshot;
-mod split;
 
 pub(crate) use committer::OwnedTask;
 pub(crate) use env::until_sink_settles;
 
-pub use builder::SinkBuilder;
-pub use engine::SinkRuntime;
+pub use builder::{EngineDriven, EngineSinkBuilder, JobSinkBuilder, SelfCheckpointing, SinkBuilder};
+pub use engine::EngineSink;
 pub use error::RuntimeError;
+pub use job_sink::JobSink;
 pub use open::OpenReport;
 pub use policy::{Barrier, BarrierKind, Lost, LostPolicy, Mode, Point, SinkName, Worker};
 pub use snapshot::{Snapshot, SnapshotElement};
-pub use split::SplitRuntime;

@@ -10,10 +10,10 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::{
-    builder::{Settings, SinkBuilder},
+    builder::{EngineDriven, Settings, SinkBuilder},
     env::{Env, Status, sink_call},
     error::RuntimeError,
-    interval::{Intervals, Owned},
+    interval::{Deciding, Intervals, Owned},
     policy::{Lost, SinkName},
 };
 use crate::{
@@ -63,6 +63,7 @@ pub(super) struct Raised {
 pub(super) struct Opening<S: TwoPhaseSink> {
     pub(super) env: Arc<Env<S::Committer>>,
     pub(super) settings: Settings,
+    pub(super) policies: EngineDriven,
     pub(super) limit: Limit,
     pub(super) report: OpenReport,
     /// What `finish` still has to do.
@@ -73,8 +74,8 @@ pub(super) struct Opening<S: TwoPhaseSink> {
 }
 
 impl<S: TwoPhaseSink> Opening<S> {
-    pub(super) async fn start(builder: SinkBuilder<S>) -> Result<Self, RuntimeError> {
-        let SinkBuilder { sink, coordinator, pending, settings } = builder;
+    pub(super) async fn start<D>(builder: SinkBuilder<S, D>, policies: EngineDriven) -> Result<Self, RuntimeError> {
+        let SinkBuilder { sink, coordinator, pending, settings, .. } = builder;
         let end = Instant::now() + settings.open_deadline;
         let limit = Limit::Until(end);
         let delays = coordinator.delays();
@@ -90,7 +91,7 @@ impl<S: TwoPhaseSink> Opening<S> {
         });
         let incarnation = Incarnation::new(Uuid::new_v4());
         let (report, left) = (OpenReport::default(), BTreeSet::new());
-        Ok(Self { env, settings, limit, report, left, sink, pending, incarnation })
+        Ok(Self { env, settings, policies, limit, report, left, sink, pending, incarnation })
     }
 
     /// Every client of the sink that is not forgotten.
@@ -159,7 +160,7 @@ impl<S: TwoPhaseSink> Opening<S> {
         restored: Option<CheckpointId>,
         clients: &[(Slot, ClientItem)],
     ) -> Result<(), RuntimeError> {
-        if self.settings.accept_rewind {
+        if self.policies.accept_rewind {
             return Ok(());
         }
         for (_, item) in clients {
@@ -181,10 +182,11 @@ impl<S: TwoPhaseSink> Opening<S> {
         self,
         raised: Raised,
         floors: impl IntoIterator<Item = TxnId>,
+        deciding: Deciding,
     ) -> Result<(Intervals<S>, OpenReport), RuntimeError> {
         let writer = self.env.sink_call("sink.writer", self.limit, || self.sink.writer()).await?;
         let ids = IdSource::above(raised.floors.into_iter().chain(floors));
-        Ok((Intervals::new(self.env, raised.owned, self.settings, writer, ids), self.report))
+        Ok((Intervals::new(self.env, raised.owned, self.settings, deciding, writer, ids), self.report))
     }
 
     /// An error of opening, with what is left if the deadline passed in the middle.

@@ -79,7 +79,7 @@ impl Worker {
     }
 }
 
-/// What the sink promises.
+/// What the sink of an engine promises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Mode {

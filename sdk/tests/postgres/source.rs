@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use ratified::{
-    Cause, CoordinatorClient, SinkBuilder,
+    Cause, CoordinatorClient, JobSinkBuilder,
     job::{Job, PostgresPosition, PostgresSource, Read, Source},
     pending::FileStore,
     postgres::Database,
@@ -154,8 +154,9 @@ async fn a_job_from_table_to_table_that_fails_half_way_moves_every_row_once() {
         };
         let client = CoordinatorClient::new(&coordinator.base_url()).unwrap();
         let staging = if attempt % 2 == 0 { Staging::Prepared } else { Staging::Ledger };
-        let sink =
-            SinkBuilder::new(place.sink(staging), client).pending(FileStore::new(&pending)).first_start(attempt == 0);
+        let sink = JobSinkBuilder::new(place.sink(staging), client)
+            .pending(FileStore::new(&pending))
+            .first_start(attempt == 0);
         let job = Job::new("table.part-0".parse().unwrap(), source, transform, sink);
         match job.checkpoint_records(25).batch_records(10).run().await {
             Ok(report) => resumed.push(report.resumed_from.unwrap().after.unwrap()),

@@ -18,8 +18,8 @@ use std::{
 };
 
 use ratified::{
-    CheckpointId, ClientName, ClientOptions, ClientQuery, CoordinatorClient, RetryDelays, RuntimeError, SinkBuilder,
-    SinkName, SinkRuntime, Snapshot, TxnQuery, TxnState, Worker,
+    CheckpointId, ClientName, ClientOptions, ClientQuery, CoordinatorClient, EngineSink, EngineSinkBuilder,
+    JobSinkBuilder, RetryDelays, RuntimeError, SinkBuilder, SinkName, Snapshot, TxnQuery, TxnState, Worker,
     pending::{MemoryStore, PendingStore},
     protocol::{BeginRequest, CommitRequest, ParticipantSet, PrepareRequest, Txn},
 };
@@ -66,19 +66,32 @@ impl World {
         self.coordinator = Some(Coordinator::start(self.config.clone()).await.unwrap());
     }
 
-    pub(crate) fn builder(&self) -> SinkBuilder<TestSink> {
+    pub(crate) fn builder(&self) -> EngineSinkBuilder<TestSink> {
         self.builder_at(self.client())
     }
 
-    pub(crate) fn builder_at(&self, client: CoordinatorClient) -> SinkBuilder<TestSink> {
-        SinkRuntime::builder(self.sink.clone(), client)
+    pub(crate) fn builder_at(&self, client: CoordinatorClient) -> EngineSinkBuilder<TestSink> {
+        self.any_builder_at(client)
+    }
+
+    fn any_builder_at<D: Default>(&self, client: CoordinatorClient) -> SinkBuilder<TestSink, D> {
+        SinkBuilder::new(self.sink.clone(), client)
             .pending(self.pending.clone())
             .open_deadline(Duration::from_secs(20))
             .batch_records(1)
     }
 
+    /// For a job that checkpoints itself.
+    pub(crate) fn job_builder(&self) -> JobSinkBuilder<TestSink> {
+        self.job_builder_at(self.client())
+    }
+
+    pub(crate) fn job_builder_at(&self, client: CoordinatorClient) -> JobSinkBuilder<TestSink> {
+        self.any_builder_at(client)
+    }
+
     /// Opens the only worker's sink of a job that has never run.
-    pub(crate) async fn first(&self) -> SinkRuntime<TestSink> {
+    pub(crate) async fn first(&self) -> EngineSink<TestSink> {
         self.builder().first_start(true).open(name(), None, []).await.unwrap()
     }
 
@@ -87,7 +100,7 @@ impl World {
         &self,
         checkpoint: u64,
         snapshot: Snapshot,
-    ) -> Result<SinkRuntime<TestSink>, RuntimeError> {
+    ) -> Result<EngineSink<TestSink>, RuntimeError> {
         self.builder().open(name(), Some(CheckpointId::new(checkpoint)), [snapshot]).await
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use ratified::{
-    Barrier, CheckpointId, RuntimeError, SinkBuilder, SinkName, SinkRuntime, Snapshot, SnapshotElement, Worker,
+    Barrier, CheckpointId, EngineSink, EngineSinkBuilder, RuntimeError, SinkName, Snapshot, SnapshotElement, Worker,
 };
 
 use crate::{
@@ -54,7 +54,7 @@ struct Attempt {
     world: World,
     number: u64,
     offset: u64,
-    workers: Vec<SinkRuntime<SimSink>>,
+    workers: Vec<EngineSink<SimSink>>,
 }
 
 /// Runs attempts whenever the job is placed on this host, until it is done.
@@ -124,8 +124,8 @@ fn name() -> SinkName {
     JOB.parse().expect("a name")
 }
 
-fn builder(world: &World, host: Host, is_first: bool, worker: Worker) -> SinkBuilder<SimSink> {
-    SinkBuilder::new(SimSink(world.clone()), client(world, host))
+fn builder(world: &World, host: Host, is_first: bool, worker: Worker) -> EngineSinkBuilder<SimSink> {
+    EngineSinkBuilder::new(SimSink(world.clone()), client(world, host))
         .pending(PendingDisk { world: world.clone(), host })
         .owner(owner(host))
         .worker(worker)
@@ -215,7 +215,7 @@ impl Attempt {
     }
 }
 
-async fn live_on(world: World, mut worker: SinkRuntime<SimSink>) {
+async fn live_on(world: World, mut worker: EngineSink<SimSink>) {
     world.linger(1500).await;
     match world.roll(4) {
         0 => {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ratified::{
-    Cause, RuntimeError, SinkBuilder,
+    Cause, JobSinkBuilder, RuntimeError,
     job::{Job, JobError, Read, Source},
     protocol::{ShortText, TimeoutMs},
 };
@@ -48,7 +48,7 @@ pub async fn run(world: World, host: Host) {
 
 async fn attempt(world: &World, host: Host, is_first: bool) -> Result<u64, JobError> {
     world.count("split job starts");
-    let sink = SinkBuilder::new(SimSink(world.clone()), client(world, host))
+    let sink = JobSinkBuilder::new(SimSink(world.clone()), client(world, host))
         .pending(PendingDisk { world: world.clone(), host })
         .owner(owner(host))
         .transaction_timeout(timeout())

@@ -7,7 +7,7 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use ratified::{Barrier, CheckpointId, RuntimeError, SinkBuilder, Snapshot, TwoPhaseSink};
+use ratified::{Barrier, CheckpointId, EngineSinkBuilder, RuntimeError, Snapshot, TwoPhaseSink};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use thiserror::Error;
 
@@ -99,7 +99,7 @@ pub async fn run_engine(plan: &Plan) -> Result<(), EngineError> {
 }
 
 /// As [`run_engine`], into this sink.
-pub(super) async fn run_attempt<S>(plan: &Plan, sink: SinkBuilder<S>) -> Result<(), EngineError>
+pub(super) async fn run_attempt<S>(plan: &Plan, sink: EngineSinkBuilder<S>) -> Result<(), EngineError>
 where
     S: TwoPhaseSink<Record = Row>,
 {

@@ -40,10 +40,10 @@ impl PgRecord for Row {
 /// # Panics
 /// When the plan is nonsense.
 pub async fn run_postgres(plan: &Plan, rows: &Rows, driver: &str) -> Result<(), String> {
-    let sink = plan.builder_of(sink(plan, rows));
+    let sink = sink(plan, rows);
     match driver {
-        "split" => run_job(plan, sink).await.map(drop).map_err(|e| e.to_string()),
-        "engine" => run_attempt(plan, sink).await.map_err(|e| e.to_string()),
+        "split" => run_job(plan, plan.builder_of(sink)).await.map(drop).map_err(|e| e.to_string()),
+        "engine" => run_attempt(plan, plan.builder_of(sink)).await.map_err(|e| e.to_string()),
         other => Err(format!("{other} is no mode")),
     }
 }

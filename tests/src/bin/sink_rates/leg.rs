@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ratified::{Barrier, CheckpointId, CoordinatorClient, Mode, SinkBuilder, TwoPhaseSink};
+use ratified::{Barrier, CheckpointId, CoordinatorClient, EngineSinkBuilder, Mode, TwoPhaseSink};
 use tokio::time::Instant;
 
 use crate::row::Row;
@@ -34,7 +34,7 @@ pub(crate) async fn run<S: TwoPhaseSink<Record = Row>>(
     checkpoints: u32,
 ) -> Rate {
     let client = CoordinatorClient::new(url).unwrap();
-    let builder = SinkBuilder::new(sink, client).mode(mode).first_start(true);
+    let builder = EngineSinkBuilder::new(sink, client).mode(mode).first_start(true);
     let mut runtime = builder.open(name.parse().unwrap(), Some(CheckpointId::new(0)), []).await.unwrap();
     let (start, mut rows) = (Instant::now(), 0);
     for nth in 1..=checkpoints {

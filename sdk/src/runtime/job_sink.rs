@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use ratified_protocol::{CheckpointId, ClientName, CommitRequest, LastCommitted, TxnId};
 
 use super::{
-    builder::SinkBuilder,
+    builder::{EngineDriven, JobSinkBuilder},
     committer::Ending,
     error::RuntimeError,
     finish::{Finished, Unnamed},
-    interval::Intervals,
+    interval::{Deciding, Intervals},
     metrics::PendingTimer,
     open::{OpenReport, Opening, Raised},
     payload::Envelope,
@@ -23,17 +23,16 @@ const MAX_LOOKS: u32 = 10;
 /// A sink for one source split. The split is the client: rescaling moves whole splits.
 ///
 /// Calls are not cancellation-safe: a call whose future was dropped stops the runtime, since nobody knows how far it came.
-pub struct SplitRuntime<S: TwoPhaseSink> {
+pub struct JobSink<S: TwoPhaseSink> {
     intervals: Intervals<S>,
     position: Option<Vec<u8>>,
     next_checkpoint: u64,
     report: OpenReport,
 }
 
-impl<S: TwoPhaseSink> SplitRuntime<S> {
-    pub(super) async fn open(mut builder: SinkBuilder<S>, client: ClientName) -> Result<Self, RuntimeError> {
-        builder.settings.require_prepare = false;
-        let mut opening = Opening::start(builder).await?;
+impl<S: TwoPhaseSink> JobSink<S> {
+    pub(super) async fn open(builder: JobSinkBuilder<S>, client: ClientName) -> Result<Self, RuntimeError> {
+        let mut opening = Opening::start(builder, EngineDriven::default()).await?;
         let mut looks = 0;
         let own = loop {
             looks += 1;
@@ -47,7 +46,7 @@ impl<S: TwoPhaseSink> SplitRuntime<S> {
         let position = own.last_committed.as_ref().map(position_of).transpose()?;
         let last = own.last_committed.as_ref().and_then(|last| last.checkpoint_id);
         let next_checkpoint = last.map_or(1, |last| last.as_u64().saturating_add(1));
-        let (intervals, report) = opening.into_intervals(own, []).await?;
+        let (intervals, report) = opening.into_intervals(own, [], Deciding::FromOpen).await?;
         Ok(Self { intervals, position, next_checkpoint, report })
     }
 
