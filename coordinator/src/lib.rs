@@ -21,6 +21,6 @@ pub mod store;
 pub mod writer;
 
 pub use clock::{Clock, SystemClock};
-pub use config::{Config, ConfigError, Periods, Sources};
+pub use config::{Config, ConfigError, Periods, ServerName, ServerNameError, Sources};
 pub use coordinator::{Coordinator, Failure, Handle, StartError};
 pub use http::{Frontend, OPENAPI};

@@ -11,7 +11,7 @@ use tokio::{
     net::TcpStream,
 };
 
-const GET: &[u8] = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
+const GET: &[u8] = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 async fn connect(handle: &Handle) -> TcpStream {
     TcpStream::connect(handle.local_addr()).await.unwrap()
@@ -28,7 +28,7 @@ async fn ask(stream: &mut TcpStream) -> String {
 }
 
 fn begin_of(bytes: usize) -> String {
-    format!("PUT /v1/clients/c/txns/{T1} HTTP/1.1\r\nHost: x\r\nContent-Length: {bytes}\r\n\r\n{{")
+    format!("PUT /v1/clients/c/txns/{T1} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {bytes}\r\n\r\n{{")
 }
 
 #[tokio::test]

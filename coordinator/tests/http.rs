@@ -189,7 +189,9 @@ async fn bodies_of_untold_length_have_the_same_bounds() {
     for (bytes, status) in [(1024 * 1024, "201"), (1024 * 1024 + 1, "413")] {
         let mut stream = tokio::net::TcpStream::connect(handle.local_addr()).await.unwrap();
         let path = format!("/v1/clients/c/txns/{T1}");
-        let head = format!("PUT {path} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n");
+        let head = format!(
+            "PUT {path} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+        );
         let body = format!("{}{{\"epoch\":1}}", " ".repeat(bytes - 11));
         let chunked = format!("{head}{bytes:x}\r\n{body}\r\n0\r\n\r\n");
         stream.write_all(chunked.as_bytes()).await.unwrap();

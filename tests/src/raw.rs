@@ -120,10 +120,11 @@ impl Raw {
 }
 
 /// The table of the protocol: status, code, retryable, final.
-const CODES: [(u16, &str, bool, bool); 25] = [
+const CODES: [(u16, &str, bool, bool); 26] = [
     (400, "INVALID_ARGUMENT", false, false),
     (404, "TXN_NOT_FOUND", false, false),
     (404, "CLIENT_NOT_FOUND", false, false),
+    (403, "CROSS_ORIGIN", false, false),
     (404, "ROUTE_NOT_FOUND", false, false),
     (405, "METHOD_NOT_ALLOWED", false, false),
     (415, "UNSUPPORTED_MEDIA_TYPE", false, false),

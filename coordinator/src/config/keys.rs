@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use toml::Value;
 
-use super::Config;
+use super::{Config, ServerName};
 
 const HOUR_MS: f64 = 3_600_000.0;
 /// Hours that a key in hours takes: a hundred years.
@@ -21,6 +21,7 @@ pub(super) struct Key {
 enum Kind {
     Address { get: fn(&Config) -> SocketAddr, set: fn(&mut Config, SocketAddr) },
     Path { get: fn(&Config) -> PathBuf, set: fn(&mut Config, PathBuf) },
+    Names { get: fn(&Config) -> &[ServerName], set: fn(&mut Config, Vec<ServerName>) },
     Flag { get: fn(&Config) -> bool, set: fn(&mut Config, bool) },
     Integer { unit: &'static str, min: u64, max: u64, get: fn(&Config) -> u64, set: fn(&mut Config, u64) },
     Hours { min_is_off: bool, get_ms: fn(&Config) -> Option<u64>, set_ms: fn(&mut Config, Option<u64>) },
@@ -57,6 +58,11 @@ pub(super) const KEYS: &[Key] = &[
         name: "insecure_allow_remote",
         about: "whether to listen where other machines reach; there is no authentication",
         kind: Kind::Flag { get: |c| c.insecure_allow_remote, set: |c, v| c.insecure_allow_remote = v },
+    },
+    Key {
+        name: "server_names",
+        about: "what Host may say besides IP addresses and localhost",
+        kind: Kind::Names { get: |c| &c.server_names, set: |c, v| c.server_names = v },
     },
     Key {
         name: "data_dir",
@@ -239,6 +245,7 @@ impl Key {
         let taken = match &self.kind {
             Kind::Address { set, .. } => value.as_str().and_then(|v| v.parse().ok()).map(|v| set(config, v)),
             Kind::Path { set, .. } => value.as_str().filter(|v| !v.is_empty()).map(|v| set(config, PathBuf::from(v))),
+            Kind::Names { set, .. } => names(value).map(|v| set(config, v)),
             Kind::Flag { set, .. } => value.as_bool().map(|v| set(config, v)),
             Kind::Integer { min, max, set, .. } => {
                 let number = value.as_integer().and_then(|v| u64::try_from(v).ok());
@@ -256,6 +263,7 @@ impl Key {
         match &self.kind {
             Kind::Address { .. } => "an address and port such as \"127.0.0.1:7117\"".to_owned(),
             Kind::Path { .. } => "a path".to_owned(),
+            Kind::Names { .. } => "DNS names without ports, as a list or separated by commas".to_owned(),
             Kind::Flag { .. } => "true or false".to_owned(),
             Kind::Integer { unit, min, max, .. } => format!("a whole number of {unit}, {min}..={max}"),
             Kind::Hours { .. } => format!("a number of hours, 0..={MAX_HOURS}, fractions allowed"),
@@ -267,12 +275,26 @@ impl Key {
         let value = match &self.kind {
             Kind::Address { get, .. } => Value::from(get(config).to_string()),
             Kind::Path { get, .. } => Value::from(get(config).display().to_string()),
+            Kind::Names { get, .. } => {
+                Value::Array(get(config).iter().map(|name| Value::from(name.as_str())).collect())
+            }
             Kind::Flag { get, .. } => Value::from(get(config)),
             Kind::Integer { get, .. } => Value::from(i64::try_from(get(config)).unwrap_or(i64::MAX)),
             Kind::Hours { get_ms, .. } => ms_as_hours(get_ms(config).unwrap_or_default()),
         };
         format!("# {} ({})\n{} = {value}\n", self.about, self.takes(), self.name)
     }
+}
+
+/// A list in a file, or text with commas from the environment or a flag.
+fn names(value: &Value) -> Option<Vec<ServerName>> {
+    let texts: Vec<&str> = match value {
+        Value::Array(items) => items.iter().map(Value::as_str).collect::<Option<_>>()?,
+        Value::String(text) if text.is_empty() => Vec::new(),
+        Value::String(text) => text.split(',').map(str::trim).collect(),
+        _ => return None,
+    };
+    texts.into_iter().map(|text| text.parse().ok()).collect()
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked to be 0..=876000 hours")]

@@ -1,12 +1,14 @@
 //! What the coordinator is told: a TOML file, `RATIFIED_*` environment variables and flags, the later winning.
 
 mod keys;
+mod names;
 mod sources;
 
 use std::{net::SocketAddr, path::PathBuf};
 
 use ratified_core::Limits;
 
+pub use names::{ServerName, ServerNameError};
 pub use sources::{ConfigError, Sources};
 
 /// The effective configuration. Every bound and period is a key of its own, with its unit in its name; the table in
@@ -19,6 +21,9 @@ pub struct Config {
     /// `insecure_allow_remote`: whether `listen` may be an address that other machines reach. There is no
     /// authentication.
     pub insecure_allow_remote: bool,
+    /// `server_names`: the DNS names that clients reach it by; a request addressed to another one is refused, since a
+    /// browser may have been led here by it.
+    pub server_names: Vec<ServerName>,
     /// `data_dir`: where everything durable lies; one process at a time.
     pub data_dir: PathBuf,
     /// The bounds and periods that the engine keeps to.
@@ -77,6 +82,7 @@ impl Default for Config {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 7117)),
             insecure_allow_remote: false,
+            server_names: Vec::new(),
             data_dir: PathBuf::from("ratified-data"),
             limits: Limits::default(),
             periods: Periods::default(),

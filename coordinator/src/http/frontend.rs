@@ -9,7 +9,11 @@ use axum::{Router, http::HeaderValue};
 use ratified_protocol::{Code, Problem, StoreId};
 
 use super::body::Budget;
-use crate::{config::Config, metrics::Metrics, writer::Inbox};
+use crate::{
+    config::{Config, ServerName},
+    metrics::Metrics,
+    writer::Inbox,
+};
 
 /// The bounds of requests.
 #[derive(Debug, Clone, Copy)]
@@ -37,6 +41,7 @@ struct Serving {
 struct Shared {
     serving: OnceLock<Serving>,
     closed: OnceLock<Code>,
+    server_names: Vec<ServerName>,
     limits: RequestLimits,
     budget: Budget,
     metrics: Arc<Metrics>,
@@ -59,7 +64,14 @@ impl Frontend {
             read_timeout_ms: config.read_timeout_ms,
         };
         let budget = Budget::new(config.max_reading_bytes);
-        Self(Arc::new(Shared { serving: OnceLock::new(), closed: OnceLock::new(), limits, budget, metrics }))
+        Self(Arc::new(Shared {
+            serving: OnceLock::new(),
+            closed: OnceLock::new(),
+            server_names: config.server_names.clone(),
+            limits,
+            budget,
+            metrics,
+        }))
     }
 
     /// The load is done: requests go to this inbox from now on. Only the first call counts.
@@ -93,6 +105,10 @@ impl Frontend {
     /// The same, as the value of a header.
     pub(super) fn store_header(&self) -> Option<&HeaderValue> {
         self.0.serving.get().and_then(|serving| serving.store_header.as_ref())
+    }
+
+    pub(super) fn server_names(&self) -> &[ServerName] {
+        &self.0.server_names
     }
 
     pub(super) fn limits(&self) -> &RequestLimits {

@@ -1,6 +1,6 @@
 //! The protocol over HTTP. Handlers read, hand over to the writer and wait; they decide nothing.
 //!
-//! Refusals come in this order: path and method; body size; media type; JSON and fields; loading; then the engine's.
+//! Refusals come in this order: path and method; origin and host; names in path and query; body size; media type; JSON and fields; loading; then the engine's.
 
 mod batch;
 mod body;
@@ -8,6 +8,7 @@ mod clients;
 mod connections;
 mod frontend;
 mod operations;
+mod origin;
 mod participants;
 mod preserver;
 mod problem;
@@ -77,12 +78,14 @@ async fn serve(
     params: Result<RawPathParams, RawPathParamsRejection>,
     request: Request,
 ) -> Result<Response, Problem> {
-    if request.method() == Method::OPTIONS {
-        return Ok(with_allow(empty(StatusCode::NO_CONTENT), resource));
-    }
-    let Some(route) = resource.route(request.method().as_str()) else {
+    let route = resource.route(request.method().as_str());
+    if route.is_none() && request.method() != Method::OPTIONS {
         let detail = format!("{} does not take {}", request.uri().path(), request.method());
         return Ok(with_allow(refuse(&Problem::new(Code::MethodNotAllowed, detail)), resource));
+    }
+    origin::check(request.uri(), request.headers(), frontend.server_names())?;
+    let Some(route) = route else {
+        return Ok(with_allow(empty(StatusCode::NO_CONTENT), resource));
     };
     let target = Target::parse(route, params, request.uri().query())?;
     let (parts, body) = request.into_parts();

@@ -52,6 +52,8 @@ macro_rules! codes {
 codes! {
     /// Malformed body, unknown field, bad name or id; the detail names the field.
     InvalidArgument = "INVALID_ARGUMENT", 400, false, false, "The request is malformed";
+    /// A page of another origin asks, or the host is not one of this server's names.
+    CrossOrigin = "CROSS_ORIGIN", 403, false, false, "The request comes from another origin";
     /// The id never began here.
     TxnNotFound = "TXN_NOT_FOUND", 404, false, false, "The transaction never began here";
     /// The client never opened here, or was forgotten.
@@ -200,6 +202,7 @@ mod tests {
             rows,
             [
                 ("INVALID_ARGUMENT", 400, false, false),
+                ("CROSS_ORIGIN", 403, false, false),
                 ("TXN_NOT_FOUND", 404, false, false),
                 ("CLIENT_NOT_FOUND", 404, false, false),
                 ("ROUTE_NOT_FOUND", 404, false, false),

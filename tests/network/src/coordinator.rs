@@ -56,7 +56,9 @@ impl Clock for SimClock {
 
 /// Runs until it is crashed; asks to be when its store fails, as the real one exits.
 pub async fn run(world: World) {
-    let frontend = Frontend::new(&Config::local("not-used"));
+    let mut config = Config::local("not-used");
+    config.server_names = vec!["coordinator".parse().expect("a DNS name")];
+    let frontend = Frontend::new(&config);
     let listener = turmoil::net::TcpListener::bind("0.0.0.0:7117").await.expect("a free port");
     tokio::spawn(serve(listener, frontend.router()));
     world.linger(200).await;
