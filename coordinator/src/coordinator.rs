@@ -11,7 +11,6 @@ use std::{
 use ratified_protocol::{Code, StoreId};
 use thiserror::Error;
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
-use uuid::Uuid;
 
 use crate::{
     clock::{Clock, SystemClock},
@@ -19,7 +18,7 @@ use crate::{
     http::{Bounds, Frontend, serve_connections},
     metrics::Metrics,
     store::{EmbeddedOptions, EmbeddedStore, Store, StoreError},
-    writer::{self, Ended, Inbox, LoadError, Room, Writer},
+    writer::{self, Drawn, Ended, Inbox, LoadError, Room, Writer},
 };
 
 /// Starts coordinators. Several may run in one process, each with its own data directory.
@@ -252,16 +251,16 @@ fn load_and_serve(
     let began = Instant::now();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let room = Room { requests: config.max_batch_requests, bytes: config.max_batch_bytes };
-    let loaded = writer::load(store.as_mut(), config.limits, room, clock.as_ref(), Uuid::new_v4());
+    let loaded = writer::load(store.as_mut(), config.limits, room, clock.as_ref(), Drawn::at_random());
     let loaded = loaded.map_err(Failure::Load)?;
     metrics.loaded(began.elapsed());
-    let (store_id, records) = (loaded.store_id, loaded.records);
+    let (history, records) = (loaded.history.clone(), loaded.records);
     let inbox = Arc::new(Inbox::new(clock.clone(), config.max_queue, config.max_queue_bytes));
     let writer = Writer::new(loaded, store, inbox.clone(), clock, metrics.clone(), config)
         .map_err(|e| Failure::Defect(format!("the thread that syncs cannot be started: {e}")))?;
     let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-    tracing::info!(store = %store_id, records, took_ms, "loaded");
-    frontend.open(inbox, store_id);
+    tracing::info!(store = %history.store_id(), records, took_ms, "loaded");
+    frontend.open(inbox, history);
     phase.send_replace(Phase::Serving);
     match writer.run() {
         Ended::Stopped => Ok(()),

@@ -291,7 +291,7 @@ async fn a_load_is_refused_with_the_place_named() {
 async fn a_meta_record_that_is_missing_is_damage() {
     let control = Control::new();
     start(&control, config()).await.shutdown().await.unwrap();
-    for name in ["format", "clusterId", "loads", "batch", "uptime"] {
+    for name in ["format", "clusterId", "loads", "batch", "uptime", "history"] {
         let damaged = Control::new();
         let key = [b"\x01".as_slice(), name.as_bytes()].concat();
         control.entries().iter().filter(|(k, _)| **k != key).for_each(|(k, v)| damaged.put(k, v));

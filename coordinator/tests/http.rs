@@ -74,6 +74,8 @@ async fn every_answer_names_its_store() {
     let http = Http::to(&handle);
     let store = handle.store_id().unwrap().to_string();
     assert!(store.ends_with(".1"), "{store}");
+    let load = http.get("/v1").await.header("ratified-load").map(str::to_owned);
+    assert_eq!(load.as_ref().map(String::len), Some(32));
     let mut answers = vec![http.open("c").await, http.begin("c", T1).await, http.begin("d", T1).await];
     for (method, path) in [
         ("GET", "/v1"),
@@ -88,6 +90,7 @@ async fn every_answer_names_its_store() {
     }
     for answer in answers {
         assert_eq!(answer.header("ratified-store"), Some(store.as_str()), "{answer:?}");
+        assert_eq!(answer.header("ratified-load"), load.as_deref(), "{answer:?}");
         assert_eq!(answer.header("cache-control"), Some("no-store"), "{answer:?}");
     }
 }

@@ -126,6 +126,40 @@ async fn sigterm_ends_it_in_peace_and_a_kill_loses_nothing_that_was_told() {
     assert_eq!((replay.0, replay.1["replayed"].as_bool()), (200, Some(true)));
 }
 
+/// Stop, copy, start; later the copy is put back and started as often as the original was.
+#[tokio::test]
+async fn a_backup_that_is_put_back_does_nothing_for_those_who_know_the_original() {
+    let dir = dir();
+    let run = async |known: Option<String>| {
+        let process = Process::start(dir.path());
+        process.ready().await;
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        let mut request = client.get(format!("{}/v1/clients", process.base));
+        if let Some(known) = known {
+            request = request.header("ratified-known", known);
+        }
+        let answer = request.send().await.unwrap();
+        let header = |name: &str| answer.headers()[name].to_str().unwrap().to_owned();
+        let (store, load, status) = (header("ratified-store"), header("ratified-load"), answer.status().as_u16());
+        process.terminate();
+        assert_eq!(process.end().0, Some(0));
+        (status, store.clone(), format!("{store}.{load}"))
+    };
+    let copy = |from: &str, to: &str| {
+        let status = Command::new("cp").arg("-a").arg(dir.path().join(from)).arg(dir.path().join(to)).status();
+        assert!(status.unwrap().success());
+    };
+    let (_, _, first) = run(None).await;
+    copy("data", "backup");
+    let (status, store, second) = run(Some(first.clone())).await;
+    assert_eq!(status, 200);
+    fs::remove_dir_all(dir.path().join("data")).unwrap();
+    copy("backup", "data");
+    let (status, put_back, _) = run(Some(second)).await;
+    assert_eq!((status, put_back), (409, store), "the same number, and yet another store");
+    assert_eq!(run(Some(first)).await.0, 200);
+}
+
 #[tokio::test]
 async fn a_second_process_on_the_directory_is_refused() {
     let dir = dir();

@@ -14,14 +14,16 @@ use std::{
 use ratified_coordinator::{
     Clock, Config, Frontend, Periods,
     store::{MemoryStore, Store},
-    writer::{Inbox, Pipeline, Release, Room, Sweeps, load},
+    writer::{Drawn, Inbox, Pipeline, Release, Room, Sweeps, load},
 };
 use ratified_core::{Input, Limits, Now, Ticket, Uptime};
-use ratified_protocol::WallTime;
+use ratified_protocol::{LoadNonce, WallTime};
 use serde_json::json;
 use support::{Answer, T1};
 
 const ROOM: Room = Room { requests: 100, bytes: 1 << 20 };
+const DRAWN: Drawn =
+    Drawn { cluster_id: uuid::Uuid::from_bytes([7; 16]), nonce: LoadNonce::new(uuid::Uuid::from_bytes([8; 16])) };
 
 /// A clock that stands still until it is told otherwise.
 #[derive(Debug, Default)]
@@ -71,10 +73,10 @@ async fn write(mut store: MemoryStore, mut pipeline: Pipeline, inbox: Arc<Inbox>
 async fn a_writer_that_is_a_task_serves_on_a_clock_of_its_own() {
     let clock = Arc::new(ManualClock::default());
     let mut store = MemoryStore::new();
-    let loaded = load(&mut store, Limits::default(), ROOM, clock.as_ref(), uuid::Uuid::from_bytes([7; 16])).unwrap();
+    let loaded = load(&mut store, Limits::default(), ROOM, clock.as_ref(), DRAWN).unwrap();
     let inbox = Arc::new(Inbox::new(clock.clone(), 100, 1 << 20));
     let frontend = Frontend::new(&Config::local("not-used"));
-    frontend.open(inbox.clone(), loaded.store_id);
+    frontend.open(inbox.clone(), loaded.history);
     tokio::spawn(write(store, loaded.pipeline, inbox, clock.clone()));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
@@ -97,10 +99,10 @@ async fn a_writer_that_is_a_task_serves_on_a_clock_of_its_own() {
 /// Deadlines and ages are instants of uptime: after a start that counted from 0 again everything would last longer.
 #[test]
 fn a_load_lets_the_clock_go_on_from_the_greatest_uptime_on_disk() {
-    let (mut store, cluster_id) = (MemoryStore::new(), uuid::Uuid::from_bytes([7; 16]));
+    let mut store = MemoryStore::new();
     let first = ManualClock(AtomicU64::new(5000));
-    load(&mut store, Limits::default(), ROOM, &first, cluster_id).unwrap();
+    load(&mut store, Limits::default(), ROOM, &first, DRAWN).unwrap();
     let second = ManualClock::default();
-    load(&mut store, Limits::default(), ROOM, &second, cluster_id).unwrap();
+    load(&mut store, Limits::default(), ROOM, &second, DRAWN).unwrap();
     assert_eq!(second.now().uptime, Uptime::from_millis(5000));
 }

@@ -8,6 +8,7 @@ mod client;
 mod effect;
 mod engine;
 pub mod fault;
+mod history;
 mod invariants;
 mod limits;
 mod participants;
@@ -25,6 +26,7 @@ pub use effect::{
     Uptime,
 };
 pub use engine::Engine;
+pub use history::LoadHistory;
 pub use invariants::check_all;
 pub use limits::Limits;
 pub use record::{

@@ -5,10 +5,11 @@ use std::{
     time::Duration,
 };
 
-use axum::{Router, http::HeaderValue};
+use axum::Router;
+use ratified_core::LoadHistory;
 use ratified_protocol::{Code, Problem, StoreId};
 
-use super::body::Budget;
+use super::{body::Budget, known::Signature};
 use crate::{
     config::{Config, ServerName},
     metrics::Metrics,
@@ -33,8 +34,8 @@ impl RequestLimits {
 #[derive(Debug)]
 struct Serving {
     inbox: Arc<Inbox>,
-    store_id: StoreId,
-    store_header: Option<HeaderValue>,
+    history: LoadHistory,
+    signature: Option<Signature>,
 }
 
 #[derive(Debug)]
@@ -75,9 +76,9 @@ impl Frontend {
     }
 
     /// The load is done: requests go to this inbox from now on. Only the first call counts.
-    pub fn open(&self, inbox: Arc<Inbox>, store_id: StoreId) {
-        let store_header = HeaderValue::try_from(store_id.to_string()).ok();
-        let _ = self.0.serving.set(Serving { inbox, store_id, store_header });
+    pub fn open(&self, inbox: Arc<Inbox>, history: LoadHistory) {
+        let signature = Signature::of(&history);
+        let _ = self.0.serving.set(Serving { inbox, history, signature });
         // Closing looks for an inbox after it has left its code, so that one of the two always sees the other.
         if let Some(code) = self.0.closed.get() {
             self.close(*code);
@@ -99,12 +100,17 @@ impl Frontend {
 
     /// Which store answers, once it is loaded.
     pub fn store_id(&self) -> Option<StoreId> {
-        self.0.serving.get().map(|serving| serving.store_id)
+        self.0.serving.get().map(|serving| serving.history.store_id())
     }
 
-    /// The same, as the value of a header.
-    pub(super) fn store_header(&self) -> Option<&HeaderValue> {
-        self.0.serving.get().and_then(|serving| serving.store_header.as_ref())
+    /// The same, as every answer says it.
+    pub(super) fn signature(&self) -> Option<&Signature> {
+        self.0.serving.get().and_then(|serving| serving.signature.as_ref())
+    }
+
+    /// The loads of the store, once it is loaded.
+    pub(super) fn history(&self) -> Option<&LoadHistory> {
+        self.0.serving.get().map(|serving| &serving.history)
     }
 
     pub(super) fn server_names(&self) -> &[ServerName] {

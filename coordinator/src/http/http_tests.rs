@@ -74,6 +74,11 @@ fn the_document_and_the_router_take_the_same_parameters() {
             path.split('/').filter_map(|s| Some(s.strip_prefix('{')?.strip_suffix('}')?.to_owned())).collect();
         assert_eq!(named("path"), segments, "{name}");
         assert_eq!(call["requestBody"].is_object(), route.takes != Takes::Nothing, "{name}");
+        let asks_the_engine = matches!(route.action, Action::Engine(_));
+        let header = BTreeSet::from_iter(asks_the_engine.then(|| "Ratified-Known".to_owned()));
+        assert_eq!(named("header"), header, "{name}");
+        let changed = call["responses"]["409"]["description"].as_str().is_some_and(|d| d.contains("STORE_CHANGED"));
+        assert_eq!(changed, asks_the_engine, "{name}");
     }
 }
 

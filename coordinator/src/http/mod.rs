@@ -1,12 +1,14 @@
 //! The protocol over HTTP. Handlers read, hand over to the writer and wait; they decide nothing.
 //!
-//! Refusals come in this order: path and method; origin and host; names in path and query; body size; media type; JSON and fields; loading; then the engine's.
+//! Refusals come in this order: path and method; origin and host; names in path, query and headers; body size; media
+//! type; JSON and fields; loading; another store than the known one; then the engine's.
 
 mod batch;
 mod body;
 mod clients;
 mod connections;
 mod frontend;
+mod known;
 mod operations;
 mod origin;
 mod participants;
@@ -29,7 +31,7 @@ use axum::{
     routing::any,
 };
 use ratified_core::Answer;
-use ratified_protocol::{Code, Problem, STORE_HEADER};
+use ratified_protocol::{Code, KnownStore, Problem};
 
 use self::{
     body::Received,
@@ -66,8 +68,8 @@ fn no_such_path(request: &Request) -> Response {
 fn sign(frontend: &Frontend, mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    if let Some(store) = frontend.store_header() {
-        headers.insert(STORE_HEADER, store.clone());
+    if let Some(signature) = frontend.signature() {
+        signature.put(headers);
     }
     response
 }
@@ -88,6 +90,10 @@ async fn serve(
         return Ok(with_allow(empty(StatusCode::NO_CONTENT), resource));
     };
     let target = Target::parse(route, params, request.uri().query())?;
+    let known = match route.action {
+        Action::Engine(_) => known::parse(request.headers())?,
+        Action::Operation(_) => None,
+    };
     let (parts, body) = request.into_parts();
     let received = receive(frontend, route.takes, &parts.headers, body).await?;
     match route.action {
@@ -97,7 +103,7 @@ async fn serve(
             let bytes = received.bytes.len();
             // From here on the request counts as queued.
             drop(received);
-            ask(frontend, request, bytes).await
+            ask(frontend, known, request, bytes).await
         }
     }
 }
@@ -120,8 +126,16 @@ fn with_allow(mut response: Response<Body>, resource: &Resource) -> Response {
 }
 
 /// Hands a request over and waits. The step is done even if nobody waits for it any more.
-async fn ask(frontend: &Frontend, request: ratified_core::Request, bytes: usize) -> Result<Response, Problem> {
+async fn ask(
+    frontend: &Frontend,
+    known: Option<KnownStore>,
+    request: ratified_core::Request,
+    bytes: usize,
+) -> Result<Response, Problem> {
     let inbox = frontend.inbox()?;
+    if let (Some(known), Some(history)) = (known, frontend.history()) {
+        history.check(known)?;
+    }
     let answer = inbox.submit(request, bytes).map_err(|refused| match refused {
         Refused::Full => Problem::new(Code::Overloaded, "too many requests are waiting; ask again later"),
         Refused::Closed(code) => closed(code),

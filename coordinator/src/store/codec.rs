@@ -6,7 +6,7 @@
 //! version byte, then the record in postcard form. Unknown tags and versions are refused, never skipped.
 
 use ratified_core::{Key, Record, Uptime, Write};
-use ratified_protocol::{ClientName, ParticipantName, TxnId};
+use ratified_protocol::{ClientName, LoadNonce, ParticipantName, TxnId};
 use serde::{Serialize, de::DeserializeOwned};
 use uuid::Uuid;
 
@@ -26,7 +26,7 @@ const PAYLOAD: u8 = 7;
 const VERSION: u8 = 1;
 
 /// A record about the store itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Meta {
     /// The version of the layout.
     Format(u64),
@@ -38,6 +38,8 @@ pub enum Meta {
     Batch(u64),
     /// The uptime of the last batch.
     Uptime(Uptime),
+    /// The newest loads, oldest first, each with the nonce that was drawn for it.
+    History(Vec<(u64, LoadNonce)>),
 }
 
 /// What a key and its value hold.
@@ -50,13 +52,14 @@ pub enum Entry {
 }
 
 impl Meta {
-    const fn name(self) -> &'static str {
+    const fn name(&self) -> &'static str {
         match self {
             Self::Format(_) => "format",
             Self::ClusterId(_) => "clusterId",
             Self::Loads(_) => "loads",
             Self::Batch(_) => "batch",
             Self::Uptime(_) => "uptime",
+            Self::History(_) => "history",
         }
     }
 }
@@ -65,12 +68,16 @@ impl Meta {
 ///
 /// # Errors
 /// A value cannot be written down; a defect.
-pub fn encode_meta(meta: Meta) -> Result<Change, StoreError> {
+pub fn encode_meta(meta: &Meta) -> Result<Change, StoreError> {
     let key = [&[META], meta.name().as_bytes()].concat();
     let value = match meta {
         Meta::ClusterId(id) => versioned(&key, id.as_bytes())?,
-        Meta::Format(n) | Meta::Loads(n) | Meta::Batch(n) => versioned(&key, &n)?,
-        Meta::Uptime(uptime) => versioned(&key, &uptime)?,
+        Meta::Format(n) | Meta::Loads(n) | Meta::Batch(n) => versioned(&key, n)?,
+        Meta::Uptime(uptime) => versioned(&key, uptime)?,
+        Meta::History(loads) => {
+            let loads: Vec<_> = loads.iter().map(|(loads, nonce)| (*loads, *nonce.as_bytes())).collect();
+            versioned(&key, &loads)?
+        }
     };
     Ok(Change { key, value: Some(value) })
 }
@@ -159,6 +166,11 @@ fn decode_meta(key: &[u8], name: &[u8], value: &[u8]) -> Result<Meta, StoreError
         b"loads" => body(key, value).map(Meta::Loads),
         b"batch" => body(key, value).map(Meta::Batch),
         b"uptime" => body(key, value).map(Meta::Uptime),
+        b"history" => {
+            let loads: Vec<(u64, [u8; 16])> = body(key, value)?;
+            let nonce = |(loads, bytes)| (loads, LoadNonce::new(Uuid::from_bytes(bytes)));
+            Ok(Meta::History(loads.into_iter().map(nonce).collect()))
+        }
         _ => Err(damaged(key, "unknown meta record; written by a newer version?")),
     }
 }

@@ -135,8 +135,13 @@ fn every_meta_record_is_written_as_it_always_was() {
         (Meta::Loads(2), "016c6f616473", "0102"),
         (Meta::Batch(300), "016261746368", "01ac02"),
         (Meta::Uptime(Uptime::from_millis(128)), "01757074696d65", "018001"),
+        (
+            Meta::History(vec![(2, LoadNonce::new(UUID.parse().unwrap())), (300, LoadNonce::new(Uuid::nil()))]),
+            "01686973746f7279",
+            "0102026ba7b8109dad41d180b400c04fd430c8ac0200000000000000000000000000000000",
+        ),
     ] {
-        let change = encode_meta(meta).unwrap();
+        let change = encode_meta(&meta).unwrap();
         assert_eq!(written(&change), (key.to_owned(), value.to_owned()), "{meta:?}");
         assert_eq!(decode(&change.key, change.value.as_deref().unwrap()).unwrap(), Entry::Meta(meta));
     }
@@ -144,7 +149,7 @@ fn every_meta_record_is_written_as_it_always_was() {
 
 #[test]
 fn meta_records_are_read_before_all_others() {
-    let meta = encode_meta(Meta::Uptime(Uptime::default())).unwrap().key;
+    let meta = encode_meta(&Meta::Uptime(Uptime::default())).unwrap().key;
     for (record, ..) in golden() {
         assert!(meta < encode_key(&record.key()), "{record:?}");
     }

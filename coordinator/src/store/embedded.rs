@@ -207,7 +207,7 @@ fn refused_by_the_system(error: &io::Error) -> Option<io::Error> {
 
 impl Opened {
     fn last_batch(&self, store: &Path) -> Result<u64, StoreError> {
-        let key = codec::encode_meta(Meta::Batch(0))?.key;
+        let key = codec::encode_meta(&Meta::Batch(0))?.key;
         let read = |e: fjall::Error| unreadable(store, codec::place(&key), &e);
         match self.records.get(&key).map_err(read)? {
             None => Ok(0),
@@ -235,14 +235,14 @@ impl Opened {
     fn settle(&self) -> Result<(), StoreError> {
         let Some(format) = self
             .records
-            .get(codec::encode_meta(Meta::Format(0))?.key)
+            .get(codec::encode_meta(&Meta::Format(0))?.key)
             .map_err(failed("flushing what was read back"))?
         else {
             return Ok(());
         };
         // One record written again makes the engine flush, and so look which journals are no longer needed.
         self.records
-            .insert(codec::encode_meta(Meta::Format(0))?.key, format)
+            .insert(codec::encode_meta(&Meta::Format(0))?.key, format)
             .map_err(failed("flushing what was read back"))?;
         self.records.rotate_memtable().map_err(failed("flushing what was read back"))?;
         while self.records.sealed_memtable_count() > 0 || self.database.journal_count() > 1 {

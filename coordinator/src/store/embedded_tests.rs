@@ -24,7 +24,7 @@ fn load(dir: &Path) -> Result<(EmbeddedStore, Entries), StoreError> {
 /// Writes and syncs a batch that holds its number, as every batch does, the format, and one record of its own.
 fn write(store: &mut EmbeddedStore, number: u64) {
     let mut changes =
-        vec![codec::encode_meta(Meta::Format(1)).unwrap(), codec::encode_meta(Meta::Batch(number)).unwrap()];
+        vec![codec::encode_meta(&Meta::Format(1)).unwrap(), codec::encode_meta(&Meta::Batch(number)).unwrap()];
     changes.push(super::super::Change { key: own(number), value: Some(vec![7; 20]) });
     store.write(Batch { number, changes }).unwrap();
     store.sync().unwrap();
@@ -83,7 +83,7 @@ fn what_was_synced_is_read_back_and_rests_in_tables() {
 fn a_removed_record_stays_removed() {
     let dir = filled();
     let (mut store, _) = load(dir.path()).unwrap();
-    let changes = vec![super::super::Change { key: own(2), value: None }, codec::encode_meta(Meta::Batch(7)).unwrap()];
+    let changes = vec![super::super::Change { key: own(2), value: None }, codec::encode_meta(&Meta::Batch(7)).unwrap()];
     store.write(Batch { number: 7, changes }).unwrap();
     store.sync().unwrap();
     drop(store);
@@ -119,7 +119,7 @@ fn a_tail_whose_pages_reached_the_disk_out_of_order_is_cut_unless_it_was_acknowl
     let (mut store, _) = load(dir.path()).unwrap();
     write(&mut store, 1);
     let large = super::super::Change { key: own(2), value: Some(vec![7; 20_000]) };
-    let changes = vec![codec::encode_meta(Meta::Batch(2)).unwrap(), large];
+    let changes = vec![codec::encode_meta(&Meta::Batch(2)).unwrap(), large];
     store.write(Batch { number: 2, changes }).unwrap();
     store.sync().unwrap();
     drop(store);
@@ -142,7 +142,7 @@ fn a_tail_of_which_only_the_sector_it_begins_in_is_old_is_cut_unless_it_was_ackn
     let used = |bytes: &[u8]| bytes.iter().rposition(|byte| *byte != 0).unwrap() + 1;
     let begin = used(&fs::read(&path).unwrap());
     let changes = vec![
-        codec::encode_meta(Meta::Batch(2)).unwrap(),
+        codec::encode_meta(&Meta::Batch(2)).unwrap(),
         super::super::Change { key: own(2), value: Some(vec![7; 500]) },
     ];
     store.write(Batch { number: 2, changes }).unwrap();

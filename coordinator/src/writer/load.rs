@@ -1,7 +1,7 @@
 //! From what is on disk to an engine that may serve.
 
-use ratified_core::{Engine, Limits, Now, Recovery, RecoveryError, Uptime};
-use ratified_protocol::StoreId;
+use ratified_core::{Engine, Limits, LoadHistory, Now, Recovery, RecoveryError, Uptime};
+use ratified_protocol::LoadNonce;
 use thiserror::Error;
 use uuid::Uuid;
 
@@ -38,10 +38,26 @@ impl LoadError {
 pub struct Loaded {
     /// Ready to step.
     pub pipeline: Pipeline,
-    /// Which store, and which start of it.
-    pub store_id: StoreId,
+    /// Which store, which start of it, and the starts before.
+    pub history: LoadHistory,
     /// How many records were read back.
     pub records: u64,
+}
+
+/// What was drawn at random for a start.
+#[derive(Debug, Clone, Copy)]
+pub struct Drawn {
+    /// The name of the store, if it is new.
+    pub cluster_id: Uuid,
+    /// Tells this load from every other one, those of a copy that is put back later included.
+    pub nonce: LoadNonce,
+}
+
+impl Drawn {
+    /// Draws.
+    pub fn at_random() -> Self {
+        Self { cluster_id: Uuid::new_v4(), nonce: LoadNonce::new(Uuid::new_v4()) }
+    }
 }
 
 /// What the meta records say.
@@ -52,11 +68,12 @@ struct Found {
     loads: Option<u64>,
     batch: Option<u64>,
     uptime: Option<Uptime>,
+    history: Option<Vec<(u64, LoadNonce)>>,
     records: u64,
 }
 
 /// Reads the store back, rebuilds the engine, and makes the start durable: the load record, with whatever recovery has
-/// to write, is synced before this returns. `new_cluster_id` names a store that is new.
+/// to write, is synced before this returns.
 ///
 /// # Errors
 /// The load is refused; nothing may be served.
@@ -65,21 +82,27 @@ pub fn load(
     limits: Limits,
     room: Room,
     clock: &dyn Clock,
-    new_cluster_id: Uuid,
+    drawn: Drawn,
 ) -> Result<Loaded, LoadError> {
-    let (found, recovery) = read(store, limits)?;
-    let store_id = found.store_id(new_cluster_id)?;
+    let (mut found, recovery) = read(store, limits)?;
+    let history = found.history(drawn)?;
+    let store_id = history.store_id();
     clock.resume(found.uptime.unwrap_or_default());
     let recovery = recovery.unwrap_or_else(|| Recovery::new(limits, store_id.loads));
     let (engine, effects) = finish(recovery, clock.now())?;
     let mut pipeline = Pipeline::new(engine, found.batch.unwrap_or_default(), effects, room)?;
-    let start = [Meta::Format(FORMAT), Meta::ClusterId(store_id.cluster_id), Meta::Loads(store_id.loads)];
+    let start = [
+        Meta::Format(FORMAT),
+        Meta::ClusterId(store_id.cluster_id),
+        Meta::Loads(store_id.loads),
+        Meta::History(history.loads().collect()),
+    ];
     if let Some(batch) = pipeline.seal_with(&start)? {
         store.write(batch)?;
         store.sync()?;
         pipeline.synced();
     }
-    Ok(Loaded { pipeline, store_id, records: found.records })
+    Ok(Loaded { pipeline, history, records: found.records })
 }
 
 fn finish(recovery: Recovery, now: Now) -> Result<(Engine, Vec<ratified_core::Effect>), LoadError> {
@@ -117,20 +140,22 @@ impl Found {
             Meta::Loads(loads) => self.loads = Some(loads),
             Meta::Batch(batch) => self.batch = Some(batch),
             Meta::Uptime(uptime) => self.uptime = Some(uptime),
+            Meta::History(loads) => self.history = Some(loads),
         }
         Ok(())
     }
 
     /// All meta records are written by the first batch and never removed: either all are there, or nothing is.
-    fn store_id(&self, new_cluster_id: Uuid) -> Result<StoreId, StoreError> {
+    fn history(&mut self, drawn: Drawn) -> Result<LoadHistory, LoadError> {
         let is_new = self.records == 0
             && self.format.is_none()
             && self.cluster_id.is_none()
             && self.loads.is_none()
             && self.batch.is_none()
-            && self.uptime.is_none();
+            && self.uptime.is_none()
+            && self.history.is_none();
         if is_new {
-            return Ok(StoreId { cluster_id: new_cluster_id, loads: 1 });
+            return Ok(LoadHistory::new(drawn.cluster_id, drawn.nonce));
         }
         let missing = |name: &str| StoreError::damaged(format!("meta {name}"), "the record is missing");
         self.format.ok_or_else(|| missing("format"))?;
@@ -138,6 +163,7 @@ impl Found {
         self.uptime.ok_or_else(|| missing("uptime"))?;
         let cluster_id = self.cluster_id.ok_or_else(|| missing("clusterId"))?;
         let loads = self.loads.ok_or_else(|| missing("loads"))?;
-        Ok(StoreId { cluster_id, loads: loads.saturating_add(1) })
+        let remembered = self.history.take().ok_or_else(|| missing("history"))?;
+        Ok(LoadHistory::resume(cluster_id, remembered, loads.saturating_add(1), drawn.nonce)?)
     }
 }

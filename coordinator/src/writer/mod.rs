@@ -11,7 +11,7 @@ mod sweeps;
 mod thread;
 
 pub use inbox::{Arrival, Inbox, Refused, Turn};
-pub use load::{LoadError, Loaded, load};
+pub use load::{Drawn, LoadError, Loaded, load};
 pub use pipeline::{Pipeline, Release, Room};
 pub use sweeps::Sweeps;
 pub(crate) use thread::{Ended, Writer};

@@ -145,7 +145,7 @@ impl Pipeline {
         self.next_batch = self.next_batch.saturating_add(1);
         let own = [Meta::Batch(batch.number), Meta::Uptime(self.engine.uptime())];
         for meta in own.iter().chain(meta) {
-            batch.changes.push(codec::encode_meta(*meta)?);
+            batch.changes.push(codec::encode_meta(meta)?);
         }
         batch.keep_last_of_each_key();
         self.in_flight = Some(stage);

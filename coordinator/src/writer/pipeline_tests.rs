@@ -122,7 +122,7 @@ fn every_batch_carries_its_number_and_the_uptime() {
     ask(&mut pipeline, 1, begin(1, &[]));
     let batch = pipeline.seal().unwrap().unwrap();
     for meta in [Meta::Batch(2), Meta::Uptime(Uptime::from_millis(1000))] {
-        assert!(batch.changes.contains(&codec::encode_meta(meta).unwrap()), "{meta:?}");
+        assert!(batch.changes.contains(&codec::encode_meta(&meta).unwrap()), "{meta:?}");
     }
 }
 
@@ -131,10 +131,10 @@ fn a_key_comes_once_in_a_batch_and_the_last_change_wins() {
     let mut pipeline = opened(ROOM);
     ask(&mut pipeline, 1, begin(1, &[]));
     let uptime = Meta::Uptime(Uptime::from_millis(5000));
-    let batch = pipeline.seal_with(&[uptime]).unwrap().unwrap();
+    let batch = pipeline.seal_with(&[uptime.clone()]).unwrap().unwrap();
     let keys: BTreeSet<_> = batch.changes.iter().map(|change| change.key.clone()).collect();
     assert_eq!(keys.len(), batch.changes.len());
-    assert!(batch.changes.contains(&codec::encode_meta(uptime).unwrap()));
+    assert!(batch.changes.contains(&codec::encode_meta(&uptime).unwrap()));
 }
 
 #[test]

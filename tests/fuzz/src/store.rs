@@ -7,8 +7,8 @@ use ratified_core::{
     TransactionRecord, Uptime, Write,
 };
 use ratified_protocol::{
-    CheckpointId, ClientName, EndReason, Epoch, Incarnation, Outcome, ParticipantName, TimeoutMs, TxnId, TxnState,
-    WallTime,
+    CheckpointId, ClientName, EndReason, Epoch, Incarnation, LoadNonce, Outcome, ParticipantName, TimeoutMs, TxnId,
+    TxnState, WallTime,
 };
 use uuid::Uuid;
 
@@ -29,7 +29,7 @@ pub fn store_entry(data: &[u8]) {
 
 fn encode(entry: &Entry) -> (Vec<u8>, Vec<u8>) {
     let change = match entry {
-        Entry::Meta(meta) => encode_meta(*meta),
+        Entry::Meta(meta) => encode_meta(meta),
         Entry::Record(record) => encode_write(&Write::Put(record.clone())),
     };
     let change = change.expect("what was read can be written");
@@ -97,8 +97,9 @@ fn records() -> Vec<Record> {
 /// One of each.
 pub fn store_seeds() -> Vec<Vec<u8>> {
     let meta = [Meta::Format(1), Meta::ClusterId(Uuid::from_bytes([7; 16])), Meta::Loads(3), Meta::Batch(300)];
-    let uptime = Meta::Uptime(Uptime::from_millis(9));
-    let entries = records().into_iter().map(Entry::Record).chain(meta.into_iter().chain([uptime]).map(Entry::Meta));
+    let others =
+        [Meta::Uptime(Uptime::from_millis(9)), Meta::History(vec![(3, LoadNonce::new(Uuid::from_bytes([8; 16])))])];
+    let entries = records().into_iter().map(Entry::Record).chain(meta.into_iter().chain(others).map(Entry::Meta));
     let pack = |entry: Entry| {
         let (key, value) = encode(&entry);
         [&[u8::try_from(key.len()).expect("a short key")][..], &key, &value].concat()

@@ -19,10 +19,10 @@ use hyper_util::{
 use ratified_coordinator::{
     Clock, Config, Frontend, Periods,
     store::{Store, StoreError},
-    writer::{Inbox, Pipeline, Release, Room, Sweeps, load},
+    writer::{Drawn, Inbox, Pipeline, Release, Room, Sweeps, load},
 };
 use ratified_core::{Answer, Input, Limits, Now, Ticket, Uptime};
-use ratified_protocol::{Code, WallTime};
+use ratified_protocol::{Code, LoadNonce, WallTime};
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
@@ -64,11 +64,13 @@ pub async fn run(world: World) {
     world.linger(200).await;
     let clock = Arc::new(SimClock { world: world.clone(), started_ms: world.now_ms(), offset_ms: AtomicU64::new(0) });
     let mut disk = Disk(world.clone());
-    match load(&mut disk, Limits::default(), ROOM, clock.as_ref(), Uuid::from_bytes([7; 16])) {
+    let nonce = LoadNonce::new(Uuid::from_u128(world.now_ms().into()));
+    let drawn = Drawn { cluster_id: Uuid::from_bytes([7; 16]), nonce };
+    match load(&mut disk, Limits::default(), ROOM, clock.as_ref(), drawn) {
         Ok(loaded) => {
-            world.note(format!("coordinator load {}", loaded.store_id.loads));
+            world.note(format!("coordinator load {}", loaded.history.store_id().loads));
             let inbox = Arc::new(Inbox::new(clock.clone(), 100, 1 << 20));
-            frontend.open(inbox.clone(), loaded.store_id);
+            frontend.open(inbox.clone(), loaded.history);
             let sweeps = Sweeps::new(PERIODS, clock.now().uptime);
             let (replies, next_ticket) = (BTreeMap::new(), 0);
             let writer = Writer {

@@ -8,9 +8,10 @@ use std::{
 use ratified_coordinator::{
     Clock,
     store::codec::Meta,
-    writer::{Sweeps, load},
+    writer::{Drawn, Sweeps, load},
 };
-use ratified_protocol::Code;
+use ratified_protocol::{Code, LoadNonce};
+use uuid::Uuid;
 
 use super::{CLUSTER, Down, SimClock, Up};
 use crate::{disk::LoadCut, kernel::Event, oracle::Marks, probes::Probe, world::World};
@@ -47,7 +48,9 @@ impl World {
         let had_tail = self.disk.platter().has_unsynced();
         let clock = SimClock::default();
         let mut disk = self.disk.clone();
-        let loaded = match load(&mut disk, self.mix.limits, self.mix.room, &clock, CLUSTER) {
+        let nonce = LoadNonce::new(Uuid::from_u128(self.kernel.borrow_mut().unique().into()));
+        let drawn = Drawn { cluster_id: CLUSTER, nonce };
+        let loaded = match load(&mut disk, self.mix.limits, self.mix.room, &clock, drawn) {
             Ok(loaded) => loaded,
             Err(error) => return self.load_failed(cut, had_tail, &error.to_string()),
         };
@@ -58,14 +61,14 @@ impl World {
         drop((probes, oracle));
         self.check(verdict);
         self.check(ratified_core::check_all(loaded.pipeline.engine()));
-        self.note(|| format!("coordinator up, load {}", loaded.store_id.loads));
+        self.note(|| format!("coordinator up, load {}", loaded.history.store_id().loads));
         let up = Up {
             sweeps: Sweeps::new(self.mix.periods, clock.now().uptime),
             pipeline: loaded.pipeline,
             clock,
             started_at: self.now(),
             skew: 0,
-            loads: loaded.store_id.loads,
+            loads: loaded.history.store_id().loads,
             inbox: VecDeque::new(),
             asked: BTreeMap::new(),
             syncing: None,
