@@ -19,8 +19,10 @@ use tracing_subscriber::{EnvFilter, field::MakeExt, fmt::format::debug_fn};
 /// It did not start: the configuration or what is stored was refused, the directory or the address is in use. A command
 /// line that cannot be read ends with 2, as everywhere.
 const EXIT_START: u8 = 1;
-/// The disk or the file system refused something, while loading or serving.
+/// The disk or the file system refused something, at the start or later, or its only store was given up: a supervisor
+/// may start it again.
 const EXIT_STORAGE: u8 = 3;
+const UNKNOWN_VARIABLE: &str = "the environment variable names no key of the configuration";
 /// How much of the log is written at once.
 const LOG_BUFFER_BYTES: usize = 64 * 1024;
 /// Of the storage engine only what went wrong: it is the only one to know why its background work failed.
@@ -88,7 +90,10 @@ fn parse_pair(text: &str) -> Result<(String, String), String> {
 pub(crate) fn run(cli: Cli) -> ExitCode {
     match cli.command {
         Command::CheckConfig { settings } => match settings.resolve() {
-            Ok((config, _)) => {
+            Ok((config, unknown)) => {
+                for variable in unknown {
+                    let _ = writeln!(io::stderr(), "ratifyd: warning: {variable}: {UNKNOWN_VARIABLE}");
+                }
                 print!("{}", config.describe());
                 ExitCode::SUCCESS
             }
@@ -98,7 +103,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
             Ok((config, unknown)) => {
                 let _written_at_the_end = log_to_stderr(log_format);
                 for variable in unknown {
-                    tracing::warn!(variable, "the environment variable names no key of the configuration");
+                    tracing::warn!(variable, "{UNKNOWN_VARIABLE}");
                 }
                 serve(config, port_file)
             }
@@ -115,21 +120,22 @@ fn refuse(code: u8, problem: &str) -> ExitCode {
 
 impl Settings {
     fn resolve(&self) -> Result<(Config, Vec<String>), String> {
-        let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
-        let mut sources = Sources { environment: env::vars_os().filter_map(text).collect(), ..Sources::default() };
+        // No key has a name that this could turn another into.
+        let named = |(name, value): (OsString, OsString)| (name.to_string_lossy().into_owned(), value);
+        let mut sources = Sources { environment: env::vars_os().map(named).collect(), ..Sources::default() };
         if let Some(path) = &self.config {
             let text = fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
             sources.file = Some((path.clone(), text));
         }
-        sources.flags = self.set.clone();
+        sources.flags = self.set.iter().map(|(key, value)| (key.clone(), value.into())).collect();
         if let Some(dir) = &self.data_dir {
-            sources.flags.push(("data_dir".to_owned(), dir.display().to_string()));
+            sources.flags.push(("data_dir".to_owned(), dir.into()));
         }
         if let Some(listen) = &self.listen {
-            sources.flags.push(("listen".to_owned(), listen.clone()));
+            sources.flags.push(("listen".to_owned(), listen.into()));
         }
         if self.insecure_allow_remote {
-            sources.flags.push(("insecure_allow_remote".to_owned(), true.to_string()));
+            sources.flags.push(("insecure_allow_remote".to_owned(), "true".into()));
         }
         let config = sources.resolve().map_err(|e| e.to_string())?;
         let unknown = sources.unknown_variables().into_iter().map(str::to_owned).collect();
@@ -174,19 +180,18 @@ async fn serve_until_told(config: Config, port_file: Option<&Path>) -> ExitCode 
     };
     let mut handle = match Coordinator::listen(config).await {
         Ok(handle) => handle,
-        Err(e) => return refuse(EXIT_START, &e.to_string()),
+        Err(e) => return refuse_start(&e),
     };
     let address = handle.local_addr();
     tracing::info!(%address, "listening");
     if let Some(path) = port_file
         && let Err(e) = write_atomically(path, address)
     {
-        return refuse(EXIT_START, &format!("{}: {e}", path.display()));
+        return refuse(EXIT_STORAGE, &format!("write {}: {e}", path.display()));
     }
     tokio::select! {
         loaded = handle.loaded() => if let Err(e) = loaded {
-            let is_of_the_disk = matches!(&e, StartError::Failed(failure) if failure.is_of_the_disk());
-            return refuse(if is_of_the_disk { EXIT_STORAGE } else { EXIT_START }, &e.to_string());
+            return refuse_start(&e);
         },
         _ = terminate.recv() => return ExitCode::SUCCESS,
         _ = interrupt.recv() => return ExitCode::SUCCESS,
@@ -198,6 +203,10 @@ async fn serve_until_told(config: Config, port_file: Option<&Path>) -> ExitCode 
         _ = interrupt.recv() => {}
     }
     stop(handle).await
+}
+
+fn refuse_start(error: &StartError) -> ExitCode {
+    refuse(if error.is_of_the_disk() { EXIT_STORAGE } else { EXIT_START }, &error.to_string())
 }
 
 async fn stop(handle: Handle) -> ExitCode {

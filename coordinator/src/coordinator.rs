@@ -49,6 +49,18 @@ pub enum StartError {
     Failed(Arc<Failure>),
 }
 
+impl StartError {
+    /// Whether the disk or the file system refused something, as opposed to what was configured or stored: the caller
+    /// may start again as soon as that is mended.
+    pub fn is_of_the_disk(&self) -> bool {
+        match self {
+            Self::Store(error) => error.is_of_the_disk(),
+            Self::Failed(failure) => failure.is_of_the_disk(),
+            Self::Config(_) | Self::System { .. } => false,
+        }
+    }
+}
+
 /// Why a coordinator that was started has ended.
 #[derive(Debug, Error)]
 #[non_exhaustive]

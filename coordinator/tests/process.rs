@@ -246,6 +246,76 @@ fn an_address_that_others_reach_is_refused_with_the_reason() {
     assert!(stderr(&output).starts_with(message), "{}", stderr(&output));
 }
 
+/// What OPERATIONS.md says about exit codes at the start.
+#[test]
+fn what_the_file_system_refuses_at_the_start_ends_with_3_and_what_was_configured_with_1() {
+    let dir = dir();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    fs::write(path("file"), "").unwrap();
+    let serve = |data: &str, more: &[&str]| {
+        let output = run(&[&["serve", "--listen", "127.0.0.1:0", "--data-dir", data], more].concat());
+        (output.status.code(), stderr(&output))
+    };
+    let (code, log) = serve(&path("file"), &[]);
+    assert_eq!(code, Some(3), "{log}");
+    assert!(log.contains(&format!("ratifyd: make {}: ", path("file"))), "{log}");
+    let (code, log) = serve(&path("file/below"), &[]);
+    assert_eq!(code, Some(3), "{log}");
+    let (code, log) = serve(&path("data"), &["--port-file", &path("absent/port")]);
+    assert_eq!(code, Some(3), "{log}");
+    assert!(log.contains(&format!("ratifyd: write {}: No such file", path("absent/port"))), "{log}");
+
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = run(&["serve", "--listen", &address, "--data-dir", &path("data")]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains(&format!("ratifyd: listen on {address}: ")), "{}", stderr(&output));
+    let (code, log) = serve(&path("data"), &["--config", &path("absent.toml")]);
+    assert_eq!(code, Some(1), "{log}");
+    assert!(log.starts_with(&format!("ratifyd: {}: No such file", path("absent.toml"))), "{log}");
+}
+
+#[tokio::test]
+async fn a_data_directory_is_the_one_that_was_named() {
+    use std::os::unix::ffi::OsStrExt;
+    for name in [b"7117".as_slice(), b"true", b"1e5", b"bad\xff"] {
+        let dir = dir();
+        let name = std::ffi::OsStr::from_bytes(name);
+        let mut command = Command::new(BINARY);
+        command.current_dir(dir.path()).arg("serve").arg("--data-dir").arg(name);
+        command.args(["--listen", "127.0.0.1:0", "--port-file", "port"]).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        while !dir.path().join("port").exists() {
+            assert!(child.try_wait().unwrap().is_none(), "{name:?}: {}", log_of(&mut child));
+            std::thread::yield_now();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let mut made: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        made.retain(|entry| entry != "port");
+        assert_eq!(made, [name]);
+    }
+}
+
+#[test]
+fn variables_are_read_or_named() {
+    use std::os::unix::ffi::OsStrExt;
+    let check = |name: &str, value: &[u8]| {
+        let mut command = Command::new(BINARY);
+        command.arg("check-config").env(name, std::ffi::OsStr::from_bytes(value)).output().unwrap()
+    };
+    let misspelt = check("RATIFIED_MAX_CLIENT", b"5");
+    assert_eq!(misspelt.status.code(), Some(0));
+    let warning = "ratifyd: warning: RATIFIED_MAX_CLIENT: the environment variable names no key of the configuration\n";
+    assert_eq!(stderr(&misspelt), warning);
+    let broken = check("RATIFIED_MAX_CLIENTS", b"\xff");
+    assert_eq!(broken.status.code(), Some(1));
+    let refusal = "ratifyd: environment variable RATIFIED_MAX_CLIENTS: max_clients: takes a whole number of clients";
+    assert!(stderr(&broken).starts_with(refusal), "{}", stderr(&broken));
+    let misspelt = check("RATIFIED_MAX_CLIENT", b"\xff");
+    assert_eq!((misspelt.status.code(), stderr(&misspelt)), (Some(0), warning.to_owned()));
+}
+
 #[test]
 fn check_config_prints_what_is_in_effect() {
     let dir = dir();

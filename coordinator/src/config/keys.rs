@@ -1,6 +1,6 @@
 //! The table of keys: what each takes, and which member it sets.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{ffi::OsStr, net::SocketAddr, path::PathBuf};
 
 use toml::Value;
 
@@ -258,6 +258,22 @@ impl Key {
         taken.ok_or_else(|| format!("takes {}, not {value}", self.takes()))
     }
 
+    /// Sets the key to what the environment or a flag says: written as in the file, but text needs no quotes, and a path
+    /// is taken as it stands. The error says what the key takes.
+    pub(super) fn set_text(&self, config: &mut Config, text: &OsStr) -> Result<(), String> {
+        match (&self.kind, text.to_str()) {
+            (Kind::Path { set, .. }, _) if !text.is_empty() => {
+                set(config, PathBuf::from(text));
+                Ok(())
+            }
+            (Kind::Path { .. } | Kind::Address { .. } | Kind::Names { .. }, Some(text)) => {
+                self.set(config, &Value::from(text))
+            }
+            (_, Some(text)) => self.set(config, &from_text(text)),
+            (_, None) => Err(format!("takes {}, not {text:?}, which is not UTF-8", self.takes())),
+        }
+    }
+
     /// What the key takes, for people.
     pub(super) fn takes(&self) -> String {
         match &self.kind {
@@ -273,6 +289,9 @@ impl Key {
     /// The key as a line of the configuration file, with a comment above.
     pub(super) fn line(&self, config: &Config) -> String {
         let value = match &self.kind {
+            Kind::Path { get, .. } if get(config).to_str().is_none() => {
+                return format!("# {}: {:?} is not UTF-8 and cannot be in a file\n", self.name, get(config));
+            }
             Kind::Address { get, .. } => Value::from(get(config).to_string()),
             Kind::Path { get, .. } => Value::from(get(config).display().to_string()),
             Kind::Names { get, .. } => {
@@ -295,6 +314,19 @@ fn names(value: &Value) -> Option<Vec<ServerName>> {
         _ => return None,
     };
     texts.into_iter().map(|text| text.parse().ok()).collect()
+}
+
+fn from_text(text: &str) -> Value {
+    if let Ok(number) = text.parse::<i64>() {
+        return Value::Integer(number);
+    }
+    if let Ok(number) = text.parse::<f64>() {
+        return Value::Float(number);
+    }
+    if let Ok(flag) = text.parse::<bool>() {
+        return Value::Boolean(flag);
+    }
+    Value::String(text.to_owned())
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked to be 0..=876000 hours")]

@@ -1,9 +1,9 @@
 //! Where values come from, and what is said about one that is refused.
 
-use std::{fmt, path::PathBuf};
+use std::{ffi::OsString, fmt, path::PathBuf};
 
 use thiserror::Error;
-use toml::{Table, Value};
+use toml::Table;
 
 use super::{
     Config,
@@ -64,9 +64,9 @@ pub struct Sources {
     pub file: Option<(PathBuf, String)>,
     /// The environment. Variables that start otherwise than `RATIFIED_` are not looked at, and neither are those that
     /// name no key: other programs share it.
-    pub environment: Vec<(String, String)>,
+    pub environment: Vec<(String, OsString)>,
     /// Flags: key and value.
-    pub flags: Vec<(String, String)>,
+    pub flags: Vec<(String, OsString)>,
 }
 
 impl Sources {
@@ -83,12 +83,12 @@ impl Sources {
             let name = variable.strip_prefix(ENV_PREFIX).map(str::to_ascii_lowercase);
             if let Some(key) = name.as_deref().and_then(Key::find) {
                 let origin = Origin::Environment(variable.clone());
-                set(&mut config, origin, key, &from_text(value))?;
+                key.set_text(&mut config, value).map_err(|problem| ConfigError::new(origin, key.name, problem))?;
             }
         }
         for (name, value) in &self.flags {
             let key = Key::find(name).ok_or_else(|| unknown(Origin::Flag, name))?;
-            set(&mut config, Origin::Flag, key, &from_text(value))?;
+            key.set_text(&mut config, value).map_err(|problem| ConfigError::new(Origin::Flag, key.name, problem))?;
         }
         config.check()?;
         Ok(config)
@@ -96,7 +96,7 @@ impl Sources {
 
     /// Variables that look as if they were meant for the coordinator but name no key; worth a warning.
     pub fn unknown_variables(&self) -> Vec<&str> {
-        let unknown = |(variable, _): &&(String, String)| {
+        let unknown = |(variable, _): &&(String, OsString)| {
             let name = variable.strip_prefix(ENV_PREFIX).map(str::to_ascii_lowercase);
             name.is_some_and(|n| Key::find(&n).is_none())
         };
@@ -111,32 +111,14 @@ fn read_file(config: &mut Config, path: &std::path::Path, text: &str) -> Result<
         .map_err(|e: toml::de::Error| ConfigError::new(origin(), "TOML", e.to_string().trim_end().to_owned()))?;
     for (name, value) in &table {
         let key = Key::find(name).ok_or_else(|| unknown(origin(), name))?;
-        set(config, origin(), key, value)?;
+        key.set(config, value).map_err(|problem| ConfigError::new(origin(), key.name, problem))?;
     }
     Ok(())
-}
-
-fn set(config: &mut Config, origin: Origin, key: &Key, value: &Value) -> Result<(), ConfigError> {
-    key.set(config, value).map_err(|problem| ConfigError::new(origin, key.name, problem))
 }
 
 fn unknown(origin: Origin, name: &str) -> ConfigError {
     let known: Vec<_> = KEYS.iter().map(|key| key.name).collect();
     ConfigError::new(origin, name, format!("is not a key; the keys are {}", known.join(", ")))
-}
-
-/// A value of the environment or a flag: written as in the file, but text needs no quotes.
-fn from_text(text: &str) -> Value {
-    if let Ok(number) = text.parse::<i64>() {
-        return Value::Integer(number);
-    }
-    if let Ok(number) = text.parse::<f64>() {
-        return Value::Float(number);
-    }
-    if let Ok(flag) = text.parse::<bool>() {
-        return Value::Boolean(flag);
-    }
-    Value::String(text.to_owned())
 }
 
 #[cfg(test)]

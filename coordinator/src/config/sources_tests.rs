@@ -4,8 +4,8 @@ fn file(text: &str) -> Sources {
     Sources { file: Some((PathBuf::from("r.toml"), text.to_owned())), ..Sources::default() }
 }
 
-fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
-    pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, OsString)> {
+    pairs.iter().map(|(k, v)| ((*k).to_owned(), v.into())).collect()
 }
 
 fn refused(sources: &Sources) -> String {
@@ -83,6 +83,39 @@ fn the_environment_and_flags_are_named_too() {
     assert_eq!(refused(&Sources { flags, ..Sources::default() }), format!("flag: {takes}"));
     let flags = pairs(&[("no_such", "1")]);
     assert!(refused(&Sources { flags, ..Sources::default() }).starts_with("flag: no_such: is not a key"));
+}
+
+/// Whatever else the name of a directory could be read as.
+#[test]
+fn a_path_is_taken_as_it_stands() {
+    for name in ["7117", "true", "1e5", "inf", "-1", "a b", "\"quoted\""] {
+        let sources = Sources { flags: pairs(&[("data_dir", name)]), ..Sources::default() };
+        assert_eq!(sources.resolve().unwrap().data_dir, PathBuf::from(name));
+        let sources = Sources { environment: pairs(&[("RATIFIED_DATA_DIR", name)]), ..Sources::default() };
+        assert_eq!(sources.resolve().unwrap().data_dir, PathBuf::from(name));
+    }
+    let named = Sources { flags: pairs(&[("server_names", "true,7117")]), ..Sources::default() };
+    assert!(named.resolve().unwrap().describe().contains("server_names = [\"true\", \"7117\"]"));
+    let empty = Sources { flags: pairs(&[("data_dir", "")]), ..Sources::default() };
+    assert_eq!(refused(&empty), "flag: data_dir: takes a path, not \"\"");
+}
+
+#[cfg(unix)]
+#[test]
+fn only_a_path_need_not_be_utf_8() {
+    use std::os::unix::ffi::OsStringExt;
+    let bytes = || OsString::from_vec(b"bad\xff".to_vec());
+    let sources = Sources { flags: vec![("data_dir".to_owned(), bytes())], ..Sources::default() };
+    let config = sources.resolve().unwrap();
+    assert_eq!(config.data_dir, PathBuf::from(bytes()));
+    let line = "# data_dir: \"bad\\xFF\" is not UTF-8 and cannot be in a file";
+    assert!(config.describe().lines().any(|l| l == line), "{}", config.describe());
+    let environment = vec![("RATIFIED_MAX_CLIENTS".to_owned(), bytes())];
+    assert_eq!(
+        refused(&Sources { environment, ..Sources::default() }),
+        "environment variable RATIFIED_MAX_CLIENTS: max_clients: takes a whole number of clients, 1..=100000000, \
+         not \"bad\\xFF\", which is not UTF-8"
+    );
 }
 
 #[test]
