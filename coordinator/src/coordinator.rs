@@ -17,11 +17,12 @@ use crate::{
     config::{Config, ConfigError},
     http::{Bounds, Frontend, serve_connections},
     metrics::Metrics,
-    store::{EmbeddedOptions, EmbeddedStore, Store, StoreError},
+    store::{EmbeddedOptions, EmbeddedStore, ErrorKind, Store, StoreError},
     writer::{self, Drawn, Ended, Inbox, LoadError, Room, Writer},
 };
 
-/// Starts coordinators. Several may run in one process, each with its own data directory.
+/// Starts coordinators. Several may run in one process, each with a store of its own: whatever becomes of one is told by
+/// its [`Handle`] and ends no other, nor the process.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Coordinator;
@@ -68,9 +69,13 @@ pub enum Failure {
     /// What is stored cannot be served.
     #[error("the load {verdict}: {0}", verdict = if _0.is_of_the_disk() { "failed" } else { "is refused" })]
     Load(#[source] LoadError),
-    /// The store failed while serving; the caller must end the process, or start another coordinator from disk.
+    /// The store failed while serving; the caller may start another coordinator on it, which reads it back. Others in the
+    /// process, on stores of their own, are not concerned.
     #[error("the store failed: {0}")]
     Storage(#[source] StoreError),
+    /// Another coordinator has the store now; the caller must leave it alone. Others in the process are not concerned.
+    #[error("the store was given up: {0}")]
+    LostOwnership(#[source] StoreError),
     /// A defect of the coordinator; nothing that was not durable has been told.
     #[error("the writer gave up: {0}")]
     Defect(String),
@@ -83,7 +88,7 @@ impl Failure {
         match self {
             Self::Load(error) => error.is_of_the_disk(),
             Self::Storage(_) => true,
-            Self::Defect(_) => false,
+            Self::LostOwnership(_) | Self::Defect(_) => false,
         }
     }
 }
@@ -276,6 +281,7 @@ fn load_and_serve(
     phase.send_replace(Phase::Serving);
     match writer.run() {
         Ended::Stopped => Ok(()),
+        Ended::Failed(error) if error.kind() == ErrorKind::LostOwnership => Err(Failure::LostOwnership(error)),
         Ended::Failed(error) => Err(Failure::Storage(error)),
     }
 }

@@ -13,7 +13,7 @@ use std::{
 
 use ratified_coordinator::{
     Clock, Config, Frontend, Periods,
-    store::{MemoryStore, Store},
+    store::{Claim, MemoryStore, Store},
     writer::{Drawn, Inbox, Pipeline, Release, Room, Sweeps, load},
 };
 use ratified_core::{Input, Limits, Now, Ticket, Uptime};
@@ -41,7 +41,13 @@ impl Clock for ManualClock {
 }
 
 /// The whole writer as a task: one turn for whatever has come.
-async fn write(mut store: MemoryStore, mut pipeline: Pipeline, inbox: Arc<Inbox>, clock: Arc<ManualClock>) {
+async fn write(
+    mut store: MemoryStore,
+    claim: Claim,
+    mut pipeline: Pipeline,
+    inbox: Arc<Inbox>,
+    clock: Arc<ManualClock>,
+) {
     let mut sweeps = Sweeps::new(Periods::default(), clock.now().uptime);
     let (mut replies, mut tickets) = (BTreeMap::new(), 0);
     loop {
@@ -57,7 +63,7 @@ async fn write(mut store: MemoryStore, mut pipeline: Pipeline, inbox: Arc<Inbox>
             pipeline.step(arrival.now, input, arrival.bytes).unwrap();
         }
         if let Some(batch) = pipeline.seal().unwrap() {
-            store.write(batch).unwrap();
+            store.write(claim, batch).unwrap();
             store.sync().unwrap();
             pipeline.synced();
         }
@@ -77,7 +83,7 @@ async fn a_writer_that_is_a_task_serves_on_a_clock_of_its_own() {
     let inbox = Arc::new(Inbox::new(clock.clone(), 100, 1 << 20));
     let frontend = Frontend::new(&Config::local("not-used"));
     frontend.open(inbox.clone(), loaded.history);
-    tokio::spawn(write(store, loaded.pipeline, inbox, clock.clone()));
+    tokio::spawn(write(store, loaded.claim, loaded.pipeline, inbox, clock.clone()));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move { axum::serve(listener, frontend.router()).await });

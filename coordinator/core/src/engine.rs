@@ -168,6 +168,11 @@ impl Engine {
         self.dirty.keys()
     }
 
+    /// How many keys the batch at hand has touched so far: about as many changes as it will have.
+    pub fn touched_keys(&self) -> usize {
+        self.dirty.len()
+    }
+
     /// What lies at one key, as [`Engine::records`] has it.
     pub fn record_at(&self, key: &Key) -> Option<Record> {
         match key {

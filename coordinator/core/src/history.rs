@@ -25,8 +25,8 @@ impl LoadHistory {
     pub const MAX_LOADS: usize = 1024;
 
     /// The history of a store that is new, at its first load.
-    pub fn new(cluster_id: Uuid, nonce: LoadNonce) -> Self {
-        Self { cluster_id, loads: 1, nonce, nonces: BTreeMap::from([(1, nonce)]) }
+    pub fn new(cluster_id: Uuid, loads: u64, nonce: LoadNonce) -> Self {
+        Self { cluster_id, loads, nonce, nonces: BTreeMap::from([(loads, nonce)]) }
     }
 
     /// The history after one more load: `remembered` is what was read back, `loads` the number of the new load.
@@ -122,7 +122,7 @@ mod tests {
 
     /// A history with loads 1..=count, the nonce of each its number.
     fn loaded(count: u64) -> LoadHistory {
-        let first = LoadHistory::new(CLUSTER, nonce(1));
+        let first = LoadHistory::new(CLUSTER, 1, nonce(1));
         (2..=count).fold(first, |history, loads| {
             LoadHistory::resume(CLUSTER, history.loads().collect(), loads, nonce(loads.into())).unwrap()
         })

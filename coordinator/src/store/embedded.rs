@@ -14,7 +14,7 @@ use std::{
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 
 use super::{
-    Batch, Store, StoreError, Visit,
+    Batch, BatchLimits, Claim, Store, StoreError, Visit,
     codec::{self, Entry, Meta},
     journal::{self, file_error},
     mark::{self, Found, Marker},
@@ -26,6 +26,8 @@ const KEYSPACE: &str = "ratified";
 const MEMTABLE_BYTES: u64 = 16 * 1024 * 1024;
 /// One for flushes, one for compactions.
 const WORKERS: usize = 2;
+/// The engine counts the items of a batch in 32 bits; the bytes are those of the largest body that can be configured.
+const BATCH_LIMITS: BatchLimits = BatchLimits { changes: u32::MAX as usize, bytes: 1 << 30 };
 const POLL: Duration = Duration::from_millis(2);
 
 /// Where and how the embedded store keeps its data.
@@ -275,6 +277,10 @@ impl Drop for EmbeddedStore {
 }
 
 impl Store for EmbeddedStore {
+    fn limits(&self) -> BatchLimits {
+        BATCH_LIMITS
+    }
+
     fn load(&mut self, visit: &mut Visit<'_>) -> Result<(), StoreError> {
         let store = self.options.data_dir.join("store");
         let marked = mark::read(&self.options.data_dir.join("MARK"));
@@ -298,7 +304,8 @@ impl Store for EmbeddedStore {
         journal::sync_dir(data_dir)
     }
 
-    fn write(&mut self, batch: Batch) -> Result<(), StoreError> {
+    // Nobody else can hold the directory's lock, so that the claim needs no comparing.
+    fn write(&mut self, _claim: Claim, batch: Batch) -> Result<(), StoreError> {
         let opened = self.database.as_ref();
         let opened = opened.ok_or_else(|| StoreError::indeterminate("write", "the store was not loaded"))?;
         let mut changes = opened.database.batch();

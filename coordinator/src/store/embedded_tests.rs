@@ -8,6 +8,8 @@ fn open(dir: &Path) -> Result<EmbeddedStore, StoreError> {
     EmbeddedStore::open(EmbeddedOptions { mark_interval: WEEK, ..EmbeddedOptions::new(dir) })
 }
 
+const CLAIM: Claim = Claim { loads: 1, nonce: ratified_protocol::LoadNonce::new(uuid::Uuid::nil()) };
+
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// Opens and loads; gives what was read back.
@@ -26,7 +28,7 @@ fn write(store: &mut EmbeddedStore, number: u64) {
     let mut changes =
         vec![codec::encode_meta(&Meta::Format(1)).unwrap(), codec::encode_meta(&Meta::Batch(number)).unwrap()];
     changes.push(super::super::Change { key: own(number), value: Some(vec![7; 20]) });
-    store.write(Batch { number, changes }).unwrap();
+    store.write(CLAIM, Batch { number, changes }).unwrap();
     store.sync().unwrap();
 }
 
@@ -84,7 +86,7 @@ fn a_removed_record_stays_removed() {
     let dir = filled();
     let (mut store, _) = load(dir.path()).unwrap();
     let changes = vec![super::super::Change { key: own(2), value: None }, codec::encode_meta(&Meta::Batch(7)).unwrap()];
-    store.write(Batch { number: 7, changes }).unwrap();
+    store.write(CLAIM, Batch { number: 7, changes }).unwrap();
     store.sync().unwrap();
     drop(store);
     let (_, entries) = load(dir.path()).unwrap();
@@ -120,7 +122,7 @@ fn a_tail_whose_pages_reached_the_disk_out_of_order_is_cut_unless_it_was_acknowl
     write(&mut store, 1);
     let large = super::super::Change { key: own(2), value: Some(vec![7; 20_000]) };
     let changes = vec![codec::encode_meta(&Meta::Batch(2)).unwrap(), large];
-    store.write(Batch { number: 2, changes }).unwrap();
+    store.write(CLAIM, Batch { number: 2, changes }).unwrap();
     store.sync().unwrap();
     drop(store);
     let path = journal_of(dir.path());
@@ -145,7 +147,7 @@ fn a_tail_of_which_only_the_sector_it_begins_in_is_old_is_cut_unless_it_was_ackn
         codec::encode_meta(&Meta::Batch(2)).unwrap(),
         super::super::Change { key: own(2), value: Some(vec![7; 500]) },
     ];
-    store.write(Batch { number: 2, changes }).unwrap();
+    store.write(CLAIM, Batch { number: 2, changes }).unwrap();
     store.sync().unwrap();
     drop(store);
     let mut bytes = fs::read(&path).unwrap();

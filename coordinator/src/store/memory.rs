@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Batch, Store, StoreError, Visit};
+use super::{Batch, Claim, Store, StoreError, Visit};
 
 /// Everything in memory: for embedders that need no durability, and for tests.
 #[derive(Debug, Clone, Default)]
@@ -27,7 +27,7 @@ impl Store for MemoryStore {
         self.map.iter().try_for_each(|(key, value)| visit(key, value))
     }
 
-    fn write(&mut self, batch: Batch) -> Result<(), StoreError> {
+    fn write(&mut self, _claim: Claim, batch: Batch) -> Result<(), StoreError> {
         for change in batch.changes {
             match change.value {
                 Some(value) => self.map.insert(change.key, value),

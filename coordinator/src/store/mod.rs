@@ -1,7 +1,8 @@
 //! What is durable: an ordered map from keys to values that takes atomic batches.
 //!
 //! A store knows bytes only; what they mean is [`codec`]'s. It is used by one thread at a time: first for the load,
-//! then by the thread that syncs.
+//! then by the thread that syncs. A process may have several, each with a coordinator of its own; what one of them loses
+//! or fails at concerns no other.
 
 pub mod codec;
 mod embedded;
@@ -15,6 +16,7 @@ pub use memory::MemoryStore;
 
 use std::{collections::BTreeMap, path::PathBuf};
 
+use ratified_protocol::LoadNonce;
 use thiserror::Error;
 
 /// One change of the map.
@@ -49,12 +51,52 @@ impl Batch {
     }
 }
 
+/// How much a batch may hold. No step is split, so that a batch may exceed this by its last one; but nothing joins a
+/// batch that has reached either, and a request that exceeds either by itself is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BatchLimits {
+    /// Changes.
+    pub changes: usize,
+    /// Bytes of keys and values, about: what a step will write is estimated when it joins.
+    pub bytes: usize,
+}
+
+impl BatchLimits {
+    /// Whatever the configuration allows.
+    pub const NONE: Self = Self { changes: usize::MAX, bytes: usize::MAX };
+}
+
+/// Who writes to a store: the load that owns it. No two claims of a store are equal, those of copies included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Claim {
+    /// The number of the load.
+    pub loads: u64,
+    /// What was drawn for it.
+    pub nonce: LoadNonce,
+}
+
 /// Takes one key and its value during a load; an error ends the load.
 pub type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), StoreError> + 'a;
 
-/// A durable map. Simulations and other engines implement this trait; the calls come in the order [`Store::load`] once,
-/// then [`Store::write`] and [`Store::sync`] in turn.
+/// A durable map. Simulations and other engines implement this trait; the calls come in the order [`Store::claim`] and
+/// [`Store::load`] once, then [`Store::write`] and [`Store::sync`] in turn, and [`Store::confirm`] between them.
 pub trait Store: Send {
+    /// How much a batch may hold.
+    fn limits(&self) -> BatchLimits {
+        BatchLimits::NONE
+    }
+
+    /// Takes the store for a load that has drawn this nonce, before anything is read: what is read before others are kept
+    /// out may miss what they acknowledge after it. Gives the number of the load, where the store counts loads by itself;
+    /// `None`: it is one more than the number that is stored. A store that one process holds by a lock has nothing to do.
+    ///
+    /// # Errors
+    /// The caller must not load.
+    fn claim(&mut self, nonce: LoadNonce) -> Result<Option<u64>, StoreError> {
+        let _ = nonce;
+        Ok(None)
+    }
+
     /// Visits everything, in order of keys. Once it has returned without error, all that was visited is durable, and
     /// no crash may take any of it back (KAFKA-21349: nothing may be acted on that can still vanish).
     ///
@@ -62,18 +104,42 @@ pub trait Store: Send {
     /// The caller must refuse to start. What is on disk is kept as it was found, or a copy of it.
     fn load(&mut self, visit: &mut Visit<'_>) -> Result<(), StoreError>;
 
-    /// Writes a batch. It survives a crash as a whole or not at all, and for sure only after the next
-    /// [`Store::sync`].
+    /// Writes a batch on behalf of a claim, and of no other. It survives a crash as a whole or not at all, and for sure
+    /// only after the next [`Store::sync`].
     ///
     /// # Errors
-    /// Always to be taken as indeterminate; the caller must stop and never write again.
-    fn write(&mut self, batch: Batch) -> Result<(), StoreError>;
+    /// The caller must stop and never write again, whatever the [`ErrorKind`]: memory is ahead of the store. The kind
+    /// says what is known of the batch, and whether the store may be taken again.
+    fn write(&mut self, claim: Claim, batch: Batch) -> Result<(), StoreError>;
 
     /// Makes every written batch durable.
     ///
     /// # Errors
     /// Always indeterminate; the caller must stop and never sync again: pages may look clean after a failed sync.
     fn sync(&mut self) -> Result<(), StoreError>;
+
+    /// Proves that the store was still owned by this claim at some instant after the call began: what was read at or
+    /// before the call may then be told as the present. A store that nobody else can take has nothing to do.
+    ///
+    /// # Errors
+    /// Nothing that waits for the proof may be told; the caller must stop.
+    fn confirm(&mut self, claim: Claim) -> Result<(), StoreError> {
+        let _ = claim;
+        Ok(())
+    }
+}
+
+/// What an error of a store means for who met it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// Another load owns the store; nothing of ours was written by what failed. The caller must give the store up and
+    /// leave it to its owner.
+    LostOwnership,
+    /// The store has not done what was asked, for certain. The caller must mend the cause before it tries again.
+    Refused,
+    /// Whether it was done is unknown. The caller must not act on either; a new load finds out.
+    Indeterminate,
 }
 
 /// Why a store failed, or refuses.
@@ -108,13 +174,21 @@ pub enum StoreError {
         /// Where the journal was copied before anything could change it.
         journal: PathBuf,
     },
-    /// Another process has loaded the store since; determinate. The caller must exit.
-    #[error("the store was loaded by another process: load {found} follows ours, {ours}")]
-    Superseded {
+    /// Another load has taken the store; determinate. The caller must give it up.
+    #[error("the store was taken by another coordinator: load {found} follows ours, {ours}")]
+    LostOwnership {
         /// Our load.
         ours: u64,
         /// The load found.
         found: u64,
+    },
+    /// The store does not take this batch, and has not; determinate.
+    #[error("{action} was refused: {problem}")]
+    Refused {
+        /// What was tried.
+        action: &'static str,
+        /// Why it is not taken.
+        problem: String,
     },
     /// A file operation before anything was served; determinate: nothing had been acknowledged by it.
     #[error("{action} {}: {source}", path.display())]
@@ -147,13 +221,26 @@ impl StoreError {
         Self::Indeterminate { action, problem: problem.to_string() }
     }
 
+    /// A write that was not taken.
+    pub fn refused(action: &'static str, problem: impl ToString) -> Self {
+        Self::Refused { action, problem: problem.to_string() }
+    }
+
     /// Whether the disk or the file system refused something, as opposed to what was found there.
     pub fn is_of_the_disk(&self) -> bool {
         matches!(self, Self::File { .. } | Self::Indeterminate { .. })
     }
 
-    /// Whether it is certain that nothing was changed by what failed.
-    pub fn is_determinate(&self) -> bool {
-        !matches!(self, Self::Indeterminate { .. })
+    /// What it means for who met it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::LostOwnership { .. } => ErrorKind::LostOwnership,
+            Self::Indeterminate { .. } => ErrorKind::Indeterminate,
+            Self::Locked { .. }
+            | Self::Damaged { .. }
+            | Self::Missing { .. }
+            | Self::Refused { .. }
+            | Self::File { .. } => ErrorKind::Refused,
+        }
     }
 }

@@ -9,7 +9,7 @@ use super::pipeline::{Pipeline, Room};
 use crate::{
     clock::Clock,
     store::{
-        Store, StoreError,
+        Claim, Store, StoreError,
         codec::{self, Entry, FORMAT, Meta},
     },
 };
@@ -40,6 +40,8 @@ pub struct Loaded {
     pub pipeline: Pipeline,
     /// Which store, which start of it, and the starts before.
     pub history: LoadHistory,
+    /// What every write must carry.
+    pub claim: Claim,
     /// How many records were read back.
     pub records: u64,
 }
@@ -84,13 +86,15 @@ pub fn load(
     clock: &dyn Clock,
     drawn: Drawn,
 ) -> Result<Loaded, LoadError> {
-    let (mut found, recovery) = read(store, limits)?;
-    let history = found.history(drawn)?;
+    let given = store.claim(drawn.nonce)?;
+    let (mut found, recovery) = read(store, limits, given)?;
+    let history = found.history(drawn, given)?;
     let store_id = history.store_id();
+    let claim = Claim { loads: store_id.loads, nonce: drawn.nonce };
     clock.resume(found.uptime.unwrap_or_default());
     let recovery = recovery.unwrap_or_else(|| Recovery::new(limits, store_id.loads));
     let (engine, effects) = finish(recovery, clock.now())?;
-    let mut pipeline = Pipeline::new(engine, found.batch.unwrap_or_default(), effects, room)?;
+    let mut pipeline = Pipeline::new(engine, found.batch.unwrap_or_default(), effects, room, store.limits())?;
     let start = [
         Meta::Format(FORMAT),
         Meta::ClusterId(store_id.cluster_id),
@@ -98,11 +102,12 @@ pub fn load(
         Meta::History(history.loads().collect()),
     ];
     if let Some(batch) = pipeline.seal_with(&start)? {
-        store.write(batch)?;
+        store.write(claim, batch)?;
         store.sync()?;
         pipeline.synced();
     }
-    Ok(Loaded { pipeline, history, records: found.records })
+    store.confirm(claim)?;
+    Ok(Loaded { pipeline, history, claim, records: found.records })
 }
 
 fn finish(recovery: Recovery, now: Now) -> Result<(Engine, Vec<ratified_core::Effect>), LoadError> {
@@ -110,7 +115,7 @@ fn finish(recovery: Recovery, now: Now) -> Result<(Engine, Vec<ratified_core::Ef
 }
 
 // Meta records come first in the order of keys, and so the number of this load is known before the first record.
-fn read(store: &mut dyn Store, limits: Limits) -> Result<(Found, Option<Recovery>), LoadError> {
+fn read(store: &mut dyn Store, limits: Limits, given: Option<u64>) -> Result<(Found, Option<Recovery>), LoadError> {
     let mut found = Found::default();
     let mut recovery = None;
     store.load(&mut |key, value| {
@@ -118,7 +123,7 @@ fn read(store: &mut dyn Store, limits: Limits) -> Result<(Found, Option<Recovery
             Entry::Meta(meta) => found.take(meta)?,
             Entry::Record(record) => {
                 found.records += 1;
-                let loads = found.loads.unwrap_or_default().saturating_add(1);
+                let loads = given.unwrap_or_else(|| found.loads.unwrap_or_default().saturating_add(1));
                 let recovery = recovery.get_or_insert_with(|| Recovery::new(limits, loads));
                 recovery.add(record).map_err(|e| StoreError::damaged(e.place, e.problem))?;
             }
@@ -146,7 +151,7 @@ impl Found {
     }
 
     /// All meta records are written by the first batch and never removed: either all are there, or nothing is.
-    fn history(&mut self, drawn: Drawn) -> Result<LoadHistory, LoadError> {
+    fn history(&mut self, drawn: Drawn, given: Option<u64>) -> Result<LoadHistory, LoadError> {
         let is_new = self.records == 0
             && self.format.is_none()
             && self.cluster_id.is_none()
@@ -155,7 +160,7 @@ impl Found {
             && self.uptime.is_none()
             && self.history.is_none();
         if is_new {
-            return Ok(LoadHistory::new(drawn.cluster_id, drawn.nonce));
+            return Ok(LoadHistory::new(drawn.cluster_id, given.unwrap_or(1), drawn.nonce));
         }
         let missing = |name: &str| StoreError::damaged(format!("meta {name}"), "the record is missing");
         self.format.ok_or_else(|| missing("format"))?;
@@ -164,6 +169,7 @@ impl Found {
         let cluster_id = self.cluster_id.ok_or_else(|| missing("clusterId"))?;
         let loads = self.loads.ok_or_else(|| missing("loads"))?;
         let remembered = self.history.take().ok_or_else(|| missing("history"))?;
-        Ok(LoadHistory::resume(cluster_id, remembered, loads.saturating_add(1), drawn.nonce)?)
+        let loads = given.unwrap_or_else(|| loads.saturating_add(1));
+        Ok(LoadHistory::resume(cluster_id, remembered, loads, drawn.nonce)?)
     }
 }

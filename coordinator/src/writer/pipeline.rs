@@ -3,12 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ratified_core::{Answer, Audit, Effect, Engine, Input, Now, Request, Revision, Sweep, Ticket, Transition, TxnCall};
-use ratified_protocol::Code;
+use ratified_protocol::{Code, Problem};
 
 use crate::store::{
-    Batch, StoreError,
+    Batch, BatchLimits, StoreError,
     codec::{self, Meta},
 };
+
+/// What a record is taken to weigh beyond what its request brought, in bytes: what a step changes is written down when
+/// its batch is sealed, and only counted before.
+const RECORD_BYTES: usize = 512;
 
 /// Something that may now be carried out.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,6 +58,7 @@ struct Waiting {
 pub struct Pipeline {
     engine: Engine,
     room: Room,
+    limits: BatchLimits,
     next_batch: u64,
     synced: Revision,
     staged: Stage,
@@ -69,10 +74,17 @@ impl Pipeline {
     ///
     /// # Errors
     /// A record cannot be written down; a defect, the caller must stop.
-    pub fn new(engine: Engine, last_batch: u64, first: Vec<Effect>, room: Room) -> Result<Self, StoreError> {
+    pub fn new(
+        engine: Engine,
+        last_batch: u64,
+        first: Vec<Effect>,
+        room: Room,
+        limits: BatchLimits,
+    ) -> Result<Self, StoreError> {
         let mut pipeline = Self {
             engine,
             room,
+            limits,
             next_batch: last_batch.saturating_add(1),
             synced: Revision::default(),
             staged: Stage::default(),
@@ -86,18 +98,31 @@ impl Pipeline {
         Ok(pipeline)
     }
 
-    /// What the batch being gathered still takes; nothing once either bound is reached.
+    /// What the batch being gathered still takes; nothing once a bound of the configuration or of the store is reached.
     pub fn room_left(&self) -> Room {
+        let changes = self.engine.touched_keys().saturating_add(self.staged.batch.changes.len());
+        let written = self.staged.bytes.saturating_add(changes.saturating_mul(RECORD_BYTES));
         let requests = self.room.requests.saturating_sub(self.staged.steps);
-        let bytes = self.room.bytes.saturating_sub(self.staged.bytes);
-        if requests == 0 || bytes == 0 { Room { requests: 0, bytes: 0 } } else { Room { requests, bytes } }
+        let bytes = self.room.bytes.saturating_sub(self.staged.bytes).min(self.limits.bytes.saturating_sub(written));
+        if requests == 0 || bytes == 0 || changes >= self.limits.changes {
+            Room { requests: 0, bytes: 0 }
+        } else {
+            Room { requests, bytes }
+        }
     }
 
-    /// Carries out one input; `bytes` is the size of its body. The caller must ask [`Pipeline::room_left`] before.
+    /// Carries out one input; `bytes` is the size of its body. The caller must ask [`Pipeline::room_left`] before. A
+    /// request that no batch of the store can hold is refused.
     ///
     /// # Errors
     /// A record cannot be written down; a defect, the caller must stop.
     pub fn step(&mut self, now: Now, input: Input, bytes: usize) -> Result<(), StoreError> {
+        if let Input::Request { ticket, request } = &input
+            && let Some(problem) = self.exceeds(request, bytes)
+        {
+            self.released.push(Release::Reply(*ticket, Answer::Problem(Box::new(problem))));
+            return Ok(());
+        }
         let asked = match &input {
             Input::Request { ticket, request } => Some((*ticket, decides(request))),
             Input::Sweep(_) => None,
@@ -205,6 +230,20 @@ impl Pipeline {
     /// The engine, to look at.
     pub fn engine(&self) -> &Engine {
         &self.engine
+    }
+
+    // A batch call is the only request that changes more with every item; what else grows with data is paged by the engine.
+    fn exceeds(&self, request: &Request, bytes: usize) -> Option<Problem> {
+        let BatchLimits { changes: max_changes, bytes: max_bytes } = self.limits;
+        let operations = if let Request::Batch { items, .. } = request { items.len() } else { 0 };
+        let detail = if bytes > max_bytes {
+            format!("body: the store takes at most {max_bytes} bytes at once, not {bytes}; send less in one call")
+        } else if operations > max_changes {
+            format!("operations: the store takes at most {max_changes} at once, not {operations}; send several batches")
+        } else {
+            return None;
+        };
+        Some(Problem::new(Code::TooLarge, detail))
     }
 
     fn take_effects(&mut self) -> Result<(), StoreError> {

@@ -24,14 +24,18 @@ fn txn(n: u8) -> TxnId {
     TxnId::from_bytes(bytes).unwrap()
 }
 
-fn pipeline(room: Room) -> Pipeline {
+fn pipeline(room: Room, limits: BatchLimits) -> Pipeline {
     let (engine, effects) = Recovery::new(Limits::default(), 1).finish(now()).unwrap();
-    Pipeline::new(engine, 0, effects, room).unwrap()
+    Pipeline::new(engine, 0, effects, room, limits).unwrap()
 }
 
 /// A pipeline with client `c` open at epoch 1, everything synced.
 fn opened(room: Room) -> Pipeline {
-    let mut pipeline = pipeline(room);
+    opened_on(room, BatchLimits::NONE)
+}
+
+fn opened_on(room: Room, limits: BatchLimits) -> Pipeline {
+    let mut pipeline = pipeline(room, limits);
     let body =
         OpenRequest { incarnation: Incarnation::new(uuid::Uuid::from_bytes([1; 16])), owner: None, create: true };
     ask(&mut pipeline, 0, Request::Open { client: client(), body });
@@ -131,7 +135,7 @@ fn a_key_comes_once_in_a_batch_and_the_last_change_wins() {
     let mut pipeline = opened(ROOM);
     ask(&mut pipeline, 1, begin(1, &[]));
     let uptime = Meta::Uptime(Uptime::from_millis(5000));
-    let batch = pipeline.seal_with(&[uptime.clone()]).unwrap().unwrap();
+    let batch = pipeline.seal_with(std::slice::from_ref(&uptime)).unwrap().unwrap();
     let keys: BTreeSet<_> = batch.changes.iter().map(|change| change.key.clone()).collect();
     assert_eq!(keys.len(), batch.changes.len());
     assert!(batch.changes.contains(&codec::encode_meta(&uptime).unwrap()));
@@ -171,6 +175,58 @@ fn a_batch_takes_as_many_bytes_as_it_has_room_for() {
     assert_eq!(pipeline.room_left(), Room { requests: 99, bytes: 5 });
     ask(&mut pipeline, 2, begin(2, &[]));
     assert_eq!(pipeline.room_left(), Room { requests: 0, bytes: 0 });
+}
+
+#[test]
+fn gathering_stops_when_the_store_takes_no_more_changes() {
+    let mut pipeline = opened_on(ROOM, BatchLimits { changes: 2, ..BatchLimits::NONE });
+    assert_eq!(pipeline.room_left(), ROOM);
+    ask(&mut pipeline, 1, begin(1, &[]));
+    assert_eq!(pipeline.engine().touched_keys(), 1);
+    assert_ne!(pipeline.room_left().requests, 0);
+    ask(&mut pipeline, 2, begin(2, &[]));
+    assert_eq!(pipeline.engine().touched_keys(), 2);
+    assert_eq!(pipeline.room_left(), Room { requests: 0, bytes: 0 });
+    sync(&mut pipeline);
+    assert_eq!(pipeline.room_left(), ROOM);
+}
+
+#[test]
+fn gathering_stops_when_the_store_takes_no_more_bytes() {
+    // A request of 10 bytes and its record.
+    let bytes = 10 + RECORD_BYTES;
+    let mut pipeline = opened_on(ROOM, BatchLimits { bytes: bytes + 1, ..BatchLimits::NONE });
+    ask(&mut pipeline, 1, begin(1, &[]));
+    assert_eq!(pipeline.room_left(), Room { requests: 99, bytes: 1 });
+    let mut pipeline = opened_on(ROOM, BatchLimits { bytes, ..BatchLimits::NONE });
+    ask(&mut pipeline, 1, begin(1, &[]));
+    assert_eq!(pipeline.room_left(), Room { requests: 0, bytes: 0 });
+}
+
+#[test]
+fn what_no_batch_of_the_store_can_hold_is_refused_and_not_stepped() {
+    let limits = BatchLimits { changes: 3, bytes: 20_000 };
+    let mut pipeline = opened_on(ROOM, limits);
+    answered(&mut pipeline);
+    let batch = |count: usize| {
+        let item =
+            || ratified_protocol::BatchItem::parse(serde_json::json!({"op": "get", "txnId": txn(1).to_string()}));
+        Request::Batch { client: client(), items: (0..count).map(|_| item()).collect(), ordered: false }
+    };
+    let mut ask = |ticket, request, bytes| {
+        pipeline.step(now(), Input::Request { ticket: Ticket(ticket), request }, bytes).unwrap();
+        match pipeline.take_released().pop() {
+            Some(Release::Reply(_, Answer::Problem(problem))) => Some((problem.code, problem.detail)),
+            _ => None,
+        }
+    };
+    assert_eq!(ask(1, batch(3), 20_000), None);
+    let detail = "operations: the store takes at most 3 at once, not 4; send several batches";
+    assert_eq!(ask(2, batch(4), 10), Some((Code::TooLarge, detail.to_owned())));
+    let detail = "body: the store takes at most 20000 bytes at once, not 20001; send less in one call";
+    assert_eq!(ask(3, begin(1, &[]), 20_001), Some((Code::TooLarge, detail.to_owned())));
+    assert_eq!(pipeline.seal().unwrap(), None, "nothing was stepped");
+    assert_eq!(pipeline.fail(), [], "and nobody waits");
 }
 
 #[test]

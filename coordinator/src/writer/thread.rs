@@ -23,7 +23,7 @@ use crate::{
     config::Config,
     log,
     metrics::Metrics,
-    store::{Batch, Store, StoreError, codec::Meta},
+    store::{Batch, Claim, Store, StoreError, codec::Meta},
 };
 
 /// How the writer ended.
@@ -72,7 +72,7 @@ impl Writer {
             replies: HashMap::new(),
             next_ticket: 0,
             to_sync,
-            sync_thread: sync.spawn(move || sync_loop(store, &batches, &ended))?,
+            sync_thread: sync.spawn(move || sync_loop(store, loaded.claim, &batches, &ended))?,
             sync_began: None,
             storage_timeout: Duration::from_millis(config.storage_timeout_ms),
         })
@@ -226,9 +226,9 @@ impl Writer {
     }
 }
 
-fn sync_loop(mut store: Box<dyn Store>, batches: &mpsc::Receiver<Batch>, ended: &Inbox) {
+fn sync_loop(mut store: Box<dyn Store>, claim: Claim, batches: &mpsc::Receiver<Batch>, ended: &Inbox) {
     while let Ok(batch) = batches.recv() {
-        let written = catch_unwind(AssertUnwindSafe(|| store.write(batch).and_then(|()| store.sync())));
+        let written = catch_unwind(AssertUnwindSafe(|| store.write(claim, batch).and_then(|()| store.sync())));
         let result = written.unwrap_or_else(|_| Err(StoreError::indeterminate("sync", "the store panicked")));
         let has_failed = result.is_err();
         ended.sync_ended(result);

@@ -8,8 +8,9 @@ use std::{
 
 use ratified_coordinator::{
     Config, Coordinator, Handle,
-    store::{Batch, Store, StoreError, Visit},
+    store::{Batch, Claim, Store, StoreError, Visit},
 };
+use ratified_protocol::LoadNonce;
 use reqwest::{Method, RequestBuilder, Response};
 use serde_json::{Value, json};
 
@@ -35,12 +36,18 @@ struct State {
     writes: u64,
     syncs_begun: u64,
     syncs_ended: u64,
+    /// The last one who claimed the store, and whether others' writes are refused for that.
+    claimed: Option<LoadNonce>,
+    is_shared: bool,
+    confirms: u64,
 }
 
 /// Which call fails from now on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fails {
     Write,
+    Refuse,
+    Confirm,
     Sync,
     Panic,
 }
@@ -67,6 +74,15 @@ impl Control {
 
     pub fn fail(&self, fails: Fails) {
         self.state.lock().unwrap().fails = Some(fails);
+    }
+
+    /// Several may load it, and the last one owns it, as a store on the network.
+    pub fn share(&self) {
+        self.state.lock().unwrap().is_shared = true;
+    }
+
+    pub fn confirms(&self) -> u64 {
+        self.state.lock().unwrap().confirms
     }
 
     pub fn writes(&self) -> u64 {
@@ -116,9 +132,31 @@ impl Store for TestStore {
         state.synced.iter().try_for_each(|(key, value)| visit(key, value))
     }
 
-    fn write(&mut self, batch: Batch) -> Result<(), StoreError> {
+    fn claim(&mut self, nonce: LoadNonce) -> Result<Option<u64>, StoreError> {
+        self.0.state.lock().unwrap().claimed = Some(nonce);
+        Ok(None)
+    }
+
+    fn confirm(&mut self, claim: Claim) -> Result<(), StoreError> {
         let mut state = self.0.state.lock().unwrap();
+        assert_eq!(state.claimed, Some(claim.nonce));
+        state.confirms += 1;
+        if state.fails == Some(Fails::Confirm) {
+            return Err(StoreError::LostOwnership { ours: claim.loads, found: claim.loads + 1 });
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, claim: Claim, batch: Batch) -> Result<(), StoreError> {
+        let mut state = self.0.state.lock().unwrap();
+        if state.claimed != Some(claim.nonce) {
+            assert!(state.is_shared, "a write on behalf of nobody");
+            return Err(StoreError::LostOwnership { ours: claim.loads, found: claim.loads + 1 });
+        }
         state.writes += 1;
+        if state.fails == Some(Fails::Refuse) {
+            return Err(StoreError::refused("write", "no space left"));
+        }
         if state.fails == Some(Fails::Write) {
             return Err(StoreError::indeterminate("write", "no space left"));
         }

@@ -18,7 +18,7 @@ use hyper_util::{
 };
 use ratified_coordinator::{
     Clock, Config, Frontend, Periods,
-    store::{Store, StoreError},
+    store::{Claim, Store, StoreError},
     writer::{Drawn, Inbox, Pipeline, Release, Room, Sweeps, load},
 };
 use ratified_core::{Answer, Input, Limits, Now, Ticket, Uptime};
@@ -76,6 +76,7 @@ pub async fn run(world: World) {
             let writer = Writer {
                 world: world.clone(),
                 pipeline: loaded.pipeline,
+                claim: loaded.claim,
                 inbox,
                 sweeps,
                 clock,
@@ -114,6 +115,7 @@ async fn serve(listener: turmoil::net::TcpListener, router: Router) {
 struct Writer {
     world: World,
     pipeline: Pipeline,
+    claim: Claim,
     inbox: Arc<Inbox>,
     sweeps: Sweeps,
     clock: Arc<SimClock>,
@@ -175,7 +177,7 @@ impl Writer {
     fn hand_over(&mut self) -> Result<(), StoreError> {
         let Some(batch) = self.pipeline.seal()? else { return Ok(()) };
         self.world.count("batches");
-        self.disk.write(batch)?;
+        self.disk.write(self.claim, batch)?;
         if self.world.mistake == Mistake::RepliesBeforeSync {
             self.pipeline.synced();
         }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use ratified_coordinator::store::{Batch, Store, StoreError, Visit, codec};
+use ratified_coordinator::store::{Batch, Claim, Store, StoreError, Visit, codec};
 use ratified_core::Record;
 
 use crate::{entropy::Dice, mistake::Mistake, world::World};
@@ -106,7 +106,7 @@ impl Store for Disk {
         Ok(())
     }
 
-    fn write(&mut self, batch: Batch) -> Result<(), StoreError> {
+    fn write(&mut self, _claim: Claim, batch: Batch) -> Result<(), StoreError> {
         let mut platter = self.0.platter();
         platter.fails()?;
         assert!(platter.last_batch == 0 || batch.number == platter.last_batch + 1, "batch {}", batch.number);

@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use ratified_coordinator::store::{Batch, Store, StoreError, Visit};
+use ratified_coordinator::store::{Batch, Claim, Store, StoreError, Visit};
 
 use crate::{
     fault::{Fault, Faults},
@@ -162,7 +162,7 @@ impl Store for Disk {
         self.cut_here(LoadCut::Rewritten)
     }
 
-    fn write(&mut self, batch: Batch) -> Result<(), StoreError> {
+    fn write(&mut self, _claim: Claim, batch: Batch) -> Result<(), StoreError> {
         self.fails()?;
         let mut platter = self.platter();
         if platter.last_batch > 0 && batch.number != platter.last_batch + 1 {

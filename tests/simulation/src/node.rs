@@ -13,7 +13,7 @@ use std::{
 
 use ratified_coordinator::{
     Clock,
-    store::{Store, codec::Meta},
+    store::{Claim, Store, codec::Meta},
     writer::{Pipeline, Release, Sweeps},
 };
 use ratified_core::{Answer, Input, Now, Request, Ticket, Uptime};
@@ -70,7 +70,7 @@ pub struct Up {
     started_at: u64,
     /// How far this process's monotonic clock has run ahead of the others'.
     skew: u64,
-    loads: u64,
+    claim: Claim,
     inbox: VecDeque<Arrival>,
     asked: BTreeMap<Ticket, (Token, Asked)>,
     syncing: Option<u64>,
@@ -286,7 +286,7 @@ impl World {
         self.probes.borrow_mut().add(Probe::FlushCoalesced, u64::from(up.in_flight.most_flushed() > 1));
         self.crash_point()?;
         self.plan_storage_error();
-        if self.disk.clone().write(batch).is_err() {
+        if self.disk.clone().write(up.claim, batch).is_err() {
             self.hit(Probe::C18WriteFailed);
             return Err(Down::Storage);
         }
@@ -363,7 +363,7 @@ impl World {
             drop(probes);
             self.check(verdict);
             self.stamp(ticket.0);
-            self.send_back(token, &Reply { loads: up.loads, answer });
+            self.send_back(token, &Reply { loads: up.claim.loads, answer });
         }
         Ok(())
     }

@@ -68,7 +68,7 @@ impl World {
             clock,
             started_at: self.now(),
             skew: 0,
-            loads: loaded.history.store_id().loads,
+            claim: loaded.claim,
             inbox: VecDeque::new(),
             asked: BTreeMap::new(),
             syncing: None,
