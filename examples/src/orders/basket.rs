@@ -184,7 +184,7 @@ impl From<BadRow> for Reject {
             RowFault::Fields { expected, found } => format!("{found} columns instead of {expected}"),
             RowFault::NotUtf8 { field } => format!("column {} is not UTF-8", field + 1),
             RowFault::Invalid { why } => why,
-            other => format!("{other:?}"),
+            other => other.to_string(),
         };
         Self::new(row.line, why, row.fields.join(","))
     }

@@ -152,7 +152,7 @@ impl Catalogue {
 }
 
 fn judge(order: &mut Order, line: RawLine) -> Result<Option<EnrichedEvent>, Reject> {
-    let RawLine { number, bytes, is_whole } = line;
+    let RawLine { number, bytes, is_whole, .. } = line;
     let refused = |fault, line: &[u8]| Reject { line: number, fault, text: String::from_utf8_lossy(line).into_owned() };
     if !is_whole {
         return Err(refused(Fault::TooLong { limit: MAX_LINE_BYTES }, bytes.get(..80).unwrap_or(&bytes)));

@@ -18,9 +18,10 @@ use tokio::sync::watch;
 
 pub use channel::{ChannelError, ChannelSender, ChannelSource, channel};
 #[cfg(feature = "csv")]
-pub use file::csv::{BadRow, CsvSource, DEFAULT_MAX_RECORD_BYTES, Row, RowFault};
+pub use file::csv::{BadRow, CsvSource, DEFAULT_MAX_RECORD_BYTES, DEFAULT_MAX_RECORD_LINES, Row, RowFault};
 pub use file::{
-    BadLine, DEFAULT_MAX_LINE_BYTES, FilePosition, FileSourceError, Line, LineFault, LineReader, LineSource, RawLine,
+    BadLine, DEFAULT_MAX_LINE_BYTES, FilePosition, FileSourceError, Line, LineFault, LineReader, LineSource,
+    MAX_BAD_BYTES, RawLine,
 };
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresPosition, PostgresSource};

@@ -1,8 +1,7 @@
 //! CSV with a header as the source of a job.
 
 use std::{
-    fs::File,
-    io,
+    fmt::Write as _,
     marker::PhantomData,
     path::{Path, PathBuf},
 };
@@ -10,15 +9,26 @@ use std::{
 use async_trait::async_trait;
 use csv::{ByteRecord, StringRecord};
 use serde::de::DeserializeOwned;
+use thiserror::Error;
 
-use super::{FilePosition, FileSourceError, failed, open_at, source::blocking};
+use super::{
+    FilePosition, FileSourceError, MAX_BAD_BYTES,
+    input::Input,
+    record::{self, Bounds, Framed},
+    source::blocking,
+};
 use crate::{
     error::Cause,
     job::{Read, Source},
 };
 
-/// Longest record unless another bound is given, in bytes.
-pub const DEFAULT_MAX_RECORD_BYTES: usize = 1024 * 1024;
+/// Longest record unless another bound is given, in bytes: 128 KiB, see
+/// [`DEFAULT_MAX_LINE_BYTES`](super::DEFAULT_MAX_LINE_BYTES).
+pub const DEFAULT_MAX_RECORD_BYTES: usize = 128 * 1024;
+/// Most lines of a record unless another bound is given.
+pub const DEFAULT_MAX_RECORD_LINES: u64 = 100;
+/// Most characters of a header that an error tells.
+const MAX_HEADER_CHARS: usize = 1000;
 
 /// A row that could be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,23 +43,28 @@ pub struct Row<T> {
 }
 
 /// A row that could not be read. It is for the job to decide what becomes of it; best it is written to a sink, too.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("the row in line {line}, of {length} bytes: {fault}")]
 pub struct BadRow {
     /// The number of its first line; the header begins in line 1.
     pub line: u64,
     /// What is wrong.
     pub fault: RowFault,
-    /// Its fields, with what is not UTF-8 replaced.
+    /// Its fields, with what is not UTF-8 replaced; no more of them than [`MAX_BAD_BYTES`]. Its first line if its fields
+    /// are not known.
     pub fields: Vec<String>,
+    /// How many bytes the whole row has, or its first line.
+    pub length: u64,
     /// Where it ends, see [`Row::end`].
     pub end: FilePosition,
 }
 
 /// What is wrong with a row.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RowFault {
     /// It has more or fewer fields than the header.
+    #[error("it has {found} fields, the header has {expected}")]
     Fields {
         /// How many the header has.
         expected: usize,
@@ -57,22 +72,42 @@ pub enum RowFault {
         found: usize,
     },
     /// A field is not UTF-8.
+    #[error("field {field} is not UTF-8")]
     NotUtf8 {
         /// Which; the first is 0.
         field: usize,
     },
     /// It is not what is read: a number is none, a value is missing.
+    #[error("{why}")]
     Invalid {
         /// What is wrong with it.
         why: String,
+    },
+    /// Its first line alone is longer than a record may be. Reading goes on at the next line.
+    #[error("it is longer than {limit} bytes (max_record_bytes)")]
+    TooLong {
+        /// The greatest number of bytes.
+        limit: usize,
+    },
+    /// A quote that opens in it does not close within the bounds of a record, or before the end of the file. Most often
+    /// somebody wrote a single quote: reading goes on at the next line.
+    #[error(
+        "a quote in it is not closed within {lines} lines (max_record_lines) and {bytes} bytes (max_record_bytes), or before the file ends"
+    )]
+    OpenQuote {
+        /// The greatest number of bytes.
+        bytes: usize,
+        /// The greatest number of lines.
+        lines: u64,
     },
 }
 
 /// The rows of a CSV file with a header: each as a `T` by the header's names, or as a [`BadRow`]. Never drops one; empty
 /// lines are none.
 ///
-/// A field may be quoted and then hold line ends (RFC 4180). A record that is longer than the bound ends the job, since
-/// nobody knows where the next one begins.
+/// A field may be quoted and then hold line ends (RFC 4180). A quote that is never closed would make one record of all that
+/// follows: so a record has bounds, and of one that exceeds them the first line is given as bad, and reading goes on at the
+/// next line.
 #[derive(Debug)]
 pub struct CsvSource<T> {
     path: PathBuf,
@@ -85,14 +120,15 @@ pub struct CsvSource<T> {
 #[derive(Debug, Clone)]
 struct Settings {
     delimiter: u8,
-    max_record_bytes: usize,
+    bounds: Bounds,
     columns: Vec<String>,
 }
 
 impl<T> CsvSource<T> {
     /// The rows of this file. Touches nothing yet.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        let settings = Settings { delimiter: b',', max_record_bytes: DEFAULT_MAX_RECORD_BYTES, columns: Vec::new() };
+        let bounds = Bounds { bytes: DEFAULT_MAX_RECORD_BYTES, lines: DEFAULT_MAX_RECORD_LINES };
+        let settings = Settings { delimiter: b',', bounds, columns: Vec::new() };
         Self { path: path.into(), settings, reader: None, position: FilePosition::default(), row: PhantomData }
     }
 
@@ -110,10 +146,18 @@ impl<T> CsvSource<T> {
         self
     }
 
-    /// How many bytes a record may have, at least 1; by default [`DEFAULT_MAX_RECORD_BYTES`].
+    /// How many bytes a record may have, its last line end not counted, at least 1; by default
+    /// [`DEFAULT_MAX_RECORD_BYTES`].
     #[must_use]
     pub fn max_record_bytes(mut self, bytes: usize) -> Self {
-        self.settings.max_record_bytes = bytes.max(1);
+        self.settings.bounds.bytes = bytes.max(1);
+        self
+    }
+
+    /// How many lines a record with quoted line ends may have, at least 1; by default [`DEFAULT_MAX_RECORD_LINES`].
+    #[must_use]
+    pub fn max_record_lines(mut self, lines: u64) -> Self {
+        self.settings.bounds.lines = lines.max(1);
         self
     }
 
@@ -162,73 +206,65 @@ impl<T: DeserializeOwned + Send + 'static> Source for CsvSource<T> {
 /// Reads rows; blocks.
 #[derive(Debug)]
 struct RowReader {
-    path: PathBuf,
-    max_record_bytes: usize,
+    settings: Settings,
     header: StringRecord,
-    input: csv::Reader<Tracked>,
+    input: Input,
     record: ByteRecord,
 }
 
 impl RowReader {
     /// Reads the header, checks that the file is the one that was read, and goes to the position.
     fn open(path: PathBuf, settings: Settings, at: Option<FilePosition>) -> Result<Self, FileSourceError> {
-        let mut reader = Self::at(path, &settings, FilePosition::default())?;
-        let mut header = ByteRecord::new();
-        reader.read(&mut header)?;
-        reader.header = StringRecord::from_byte_record_lossy(header);
-        if let Some(column) = settings.columns.iter().find(|column| !reader.header.iter().any(|name| name == *column)) {
-            return Err(FileSourceError::Column { path: reader.path, column: column.clone() });
+        let input = Input::open(&path, &FilePosition::default())?;
+        let mut reader = Self { settings, header: StringRecord::new(), input, record: ByteRecord::new() };
+        reader.read_header()?;
+        // A position before the first row is the beginning, too.
+        if let Some(at) = at.filter(|at| at.offset > reader.input.position().offset) {
+            reader.input = Input::open(&path, &at)?;
         }
-        match at {
-            None => Ok(reader),
-            Some(at) => Ok(Self { header: reader.header, ..Self::at(reader.path, &settings, at)? }),
-        }
+        Ok(reader)
     }
 
-    fn at(path: PathBuf, settings: &Settings, from: FilePosition) -> Result<Self, FileSourceError> {
-        let (file, hasher) = open_at(&path, &from, b"\r\n")?;
-        let (ahead, limit) = (Vec::new(), settings.max_record_bytes);
-        let tracked = Tracked { file, at: from, hasher, ahead, limit, is_over: false };
-        let mut builder = csv::ReaderBuilder::new();
-        // The header is read apart, and the number of fields is checked against it.
-        let input = builder.has_headers(false).flexible(true).delimiter(settings.delimiter).from_reader(tracked);
-        let (max_record_bytes, record) = (settings.max_record_bytes, ByteRecord::new());
-        Ok(Self { path, max_record_bytes, header: StringRecord::new(), input, record })
+    fn read_header(&mut self) -> Result<(), FileSourceError> {
+        let mut header = ByteRecord::new();
+        let path = || self.input.path().to_owned();
+        let path = path();
+        if let Some(Framed { line, fault: Some(fault), .. }) = self.read(&mut header)? {
+            return Err(FileSourceError::Header { path, line, why: fault.to_string() });
+        }
+        self.header = StringRecord::from_byte_record_lossy(header);
+        let is_missing = |column: &&String| !self.header.iter().any(|name| name == column.as_str());
+        match self.settings.columns.iter().find(is_missing) {
+            Some(column) => {
+                Err(FileSourceError::Column { path, column: column.clone(), found: told_names(&self.header) })
+            }
+            None => Ok(()),
+        }
     }
 
     fn position(&self) -> FilePosition {
-        let Tracked { at, hasher, .. } = self.input.get_ref();
-        FilePosition { crc32: hasher.clone().finalize(), ..*at }
+        self.input.position()
     }
 
-    /// Reads a record; gives the number of its first line, none at the end.
-    fn read(&mut self, record: &mut ByteRecord) -> Result<Option<u64>, FileSourceError> {
-        let before = self.input.position().byte();
-        let read = self.input.read_byte_record(record);
-        let passed = usize::try_from(self.input.position().byte().saturating_sub(before)).unwrap_or(usize::MAX);
-        let line = self.input.get_ref().first_line();
-        if self.input.get_ref().is_over || passed > self.max_record_bytes {
-            return Err(FileSourceError::RecordTooLong { path: self.path.clone(), line, limit: self.max_record_bytes });
-        }
-        let is_there = read.map_err(|error| failed(&self.path)(io::Error::other(error)))?;
-        self.input.get_mut().pass(passed);
-        Ok(is_there.then_some(line))
+    fn read(&mut self, record: &mut ByteRecord) -> Result<Option<Framed>, FileSourceError> {
+        record::next(&mut self.input, self.settings.delimiter, self.settings.bounds, record)
     }
 
     fn next_row<T: DeserializeOwned>(&mut self) -> Result<Option<Result<Row<T>, BadRow>>, FileSourceError> {
         let mut record = std::mem::take(&mut self.record);
-        let Some(line) = self.read(&mut record)? else { return Ok(None) };
-        let row = self.judge(line, &record);
+        let Some(framed) = self.read(&mut record)? else { return Ok(None) };
+        let row = self.judge(framed, &record);
         self.record = record;
         Ok(Some(row))
     }
 
-    fn judge<T: DeserializeOwned>(&self, line: u64, record: &ByteRecord) -> Result<Row<T>, BadRow> {
+    fn judge<T: DeserializeOwned>(&self, framed: Framed, record: &ByteRecord) -> Result<Row<T>, BadRow> {
         let end = self.position();
-        let bad = |fault| {
-            let fields = record.iter().map(|field| String::from_utf8_lossy(field).into_owned()).collect();
-            BadRow { line, fault, fields, end }
-        };
+        let Framed { line, length, fault } = framed;
+        let bad = |fault| BadRow { line, fault, fields: kept(record), length, end };
+        if let Some(fault) = fault {
+            return Err(bad(fault));
+        }
         let (expected, found) = (self.header.len(), record.len());
         if expected != found {
             return Err(bad(RowFault::Fields { expected, found }));
@@ -240,6 +276,38 @@ impl RowReader {
     }
 }
 
+/// The fields of a bad row, as many of them as are kept.
+fn kept(record: &ByteRecord) -> Vec<String> {
+    let mut left = MAX_BAD_BYTES;
+    let mut fields = Vec::new();
+    for field in record {
+        let text = String::from_utf8_lossy(field);
+        let cut = text.floor_char_boundary(left);
+        fields.push(text.get(..cut).unwrap_or_default().to_owned());
+        // A field costs something also if it is empty.
+        left = left.saturating_sub(cut.saturating_add(4));
+        if left == 0 {
+            break;
+        }
+    }
+    fields
+}
+
+/// The columns of a header, with what cannot be seen in them escaped.
+fn told_names(header: &StringRecord) -> String {
+    let mut told = String::new();
+    for (index, name) in header.iter().enumerate() {
+        let separator = if index == 0 { "" } else { ", " };
+        let name = name.get(..name.floor_char_boundary(MAX_HEADER_CHARS)).unwrap_or_default();
+        if write!(told, "{separator}{name:?}").is_err() || told.len() > MAX_HEADER_CHARS {
+            told.truncate(told.floor_char_boundary(MAX_HEADER_CHARS));
+            told.push_str("...");
+            break;
+        }
+    }
+    if told.is_empty() { "none".to_owned() } else { told }
+}
+
 /// What is wrong with a value, without the position, which is told apart.
 fn reason(error: &csv::Error) -> String {
     match error.kind() {
@@ -248,47 +316,5 @@ fn reason(error: &csv::Error) -> String {
             None => err.kind().to_string(),
         },
         _ => error.to_string(),
-    }
-}
-
-/// A file that is read ahead of its records: knows where those end that were taken, and how long one is.
-#[derive(Debug)]
-struct Tracked {
-    file: File,
-    /// Behind the last record; between the two bytes of its line end if these are `\r\n`.
-    at: FilePosition,
-    hasher: crc32fast::Hasher,
-    ahead: Vec<u8>,
-    limit: usize,
-    is_over: bool,
-}
-
-impl Tracked {
-    /// The number of the first line of the record that lies ahead; what is left of a line end is none of it.
-    fn first_line(&self) -> u64 {
-        let ends = self.ahead.iter().take_while(|byte| b"\r\n".contains(byte));
-        self.at.lines.saturating_add(1).saturating_add(ends.filter(|byte| **byte == b'\n').count() as u64)
-    }
-
-    /// A record and what lies before it were taken.
-    fn pass(&mut self, bytes: usize) {
-        let passed = self.ahead.drain(..bytes.min(self.ahead.len()));
-        self.hasher.update(passed.as_slice());
-        self.at.offset = self.at.offset.saturating_add(passed.len() as u64);
-        let ends = passed.as_slice().iter().filter(|byte| **byte == b'\n').count();
-        self.at.lines = self.at.lines.saturating_add(ends as u64);
-    }
-}
-
-impl io::Read for Tracked {
-    /// Asked when all that was read is part of one record.
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.ahead.len() > self.limit {
-            self.is_over = true;
-            return Err(io::Error::other("the record is too long"));
-        }
-        let read = self.file.read(buffer)?;
-        self.ahead.extend_from_slice(buffer.get(..read).unwrap_or_default());
-        Ok(read)
     }
 }

@@ -1,17 +1,21 @@
 //! Files as sources: lines, and CSV with a header.
 //!
-//! A file is read from its start to its end as it is when it is read; it may grow between two runs by whole lines, and
-//! must not change otherwise. A position carries the checksum of everything before it: a resumed job reads up to its
-//! position again, at the speed of the disk, and stops if the file is another one.
+//! A file is UTF-8 text, with a byte order mark or without; its lines end with `\n`, `\r\n` or `\r`. It is read from its
+//! start to its end as it is when it is read; it may grow between two runs by whole lines, and must not change otherwise.
+//! A position carries the checksum of everything before it: a resumed job reads up to its position again, at the speed of
+//! the disk, and stops if the file is another one. What is read never depends on where reading began.
 
 #[cfg(feature = "csv")]
 pub(super) mod csv;
+mod format;
+mod input;
 mod lines;
+#[cfg(feature = "csv")]
+mod record;
 mod source;
 
 use std::{
-    fs::File,
-    io::{self, Read},
+    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -19,12 +23,18 @@ use std::{
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+#[cfg(feature = "csv")]
+use self::csv::RowFault;
 pub use self::{
     lines::{DEFAULT_MAX_LINE_BYTES, LineReader, RawLine},
     source::{BadLine, Line, LineFault, LineSource},
 };
 
-/// A place between two records of a file.
+/// Most bytes that are kept of a line or row that cannot be taken: 64 KiB. Whatever becomes of them, JSON or an array of
+/// numbers, is within the default bounds of the sinks.
+pub const MAX_BAD_BYTES: usize = 64 * 1024;
+
+/// A place between two records of a file. What lies before, by its checksum, is what tells the file from another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct FilePosition {
     /// How many bytes lie before.
@@ -47,8 +57,19 @@ pub enum FileSourceError {
         /// What the system said.
         source: Arc<io::Error>,
     },
-    /// What lies before the position is not what was read. The caller must restore the file.
-    #[error("{}: its first {} bytes ({} lines) are not those that were read before; restore the file", path.display(), at.offset, at.lines)]
+    /// It begins like something that is not UTF-8 text. The caller must convert it.
+    #[error("{}: this is {found}, not UTF-8 text; {advice}", path.display())]
+    NotText {
+        /// Which file.
+        path: PathBuf,
+        /// What it is.
+        found: &'static str,
+        /// What to do.
+        advice: &'static str,
+    },
+    /// What lies before the position is not what was read. The caller must restore the file, or read the other one under
+    /// another client name.
+    #[error("{}: its first {} bytes ({} lines) are not those that were read before; restore the file, or read this one in a job with a client name of its own", path.display(), at.offset, at.lines)]
     Changed {
         /// Which file.
         path: PathBuf,
@@ -65,23 +86,24 @@ pub enum FileSourceError {
         offset: u64,
     },
     /// The header lacks a column that was asked for. The caller must give another file or ask for other columns.
-    #[error("{}: the header has no column {column:?}", path.display())]
+    #[error("{}: the header has no column {column:?}; it has {found}", path.display())]
     Column {
         /// Which file.
         path: PathBuf,
         /// The column.
         column: String,
+        /// The columns that there are, with what cannot be seen in them escaped; only the first ones of many.
+        found: String,
     },
-    /// A record is too long, most often because a quote is never closed: where the next one begins cannot be known. The
-    /// caller must mend the file or allow longer records.
-    #[error("{}: the record that begins in line {line} has more than {limit} bytes: is a quote not closed?", path.display())]
-    RecordTooLong {
+    /// The header is no record. The caller must mend the file.
+    #[error("{}: the header, in line {line}, cannot be read: {why}", path.display())]
+    Header {
         /// Which file.
         path: PathBuf,
-        /// The number of its first line.
+        /// The number of its line.
         line: u64,
-        /// The greatest number of bytes.
-        limit: usize,
+        /// What is wrong.
+        why: String,
     },
     /// An earlier read was given up half-way. The caller must seek again.
     #[error("{}: an earlier read was given up half-way", path.display())]
@@ -93,33 +115,6 @@ pub enum FileSourceError {
 
 fn failed(path: &Path) -> impl Fn(io::Error) -> FileSourceError + '_ {
     |source| FileSourceError::Io { path: path.to_owned(), source: Arc::new(source) }
-}
-
-/// Opens a file behind a position, and gives the checksum of what lies before. Checks that it is what was read, and that
-/// it ends with one of the line ends unless nothing follows.
-fn open_at(path: &Path, at: &FilePosition, line_ends: &[u8]) -> Result<(File, crc32fast::Hasher), FileSourceError> {
-    let mut file = File::open(path).map_err(failed(path))?;
-    let mut hasher = crc32fast::Hasher::new();
-    let (mut left, mut last) = (at.offset, None);
-    let mut buffer = vec![0; 64 * 1024];
-    while left > 0 {
-        let want = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
-        let read = file.read(buffer.get_mut(..want).unwrap_or_default()).map_err(failed(path))?;
-        let Some(bytes) = buffer.get(..read).filter(|bytes| !bytes.is_empty()) else {
-            return Err(FileSourceError::Changed { path: path.to_owned(), at: *at });
-        };
-        hasher.update(bytes);
-        last = bytes.last().copied();
-        left = left.saturating_sub(read as u64);
-    }
-    if hasher.clone().finalize() != at.crc32 {
-        return Err(FileSourceError::Changed { path: path.to_owned(), at: *at });
-    }
-    let is_cut = last.is_some_and(|last| !line_ends.contains(&last));
-    if is_cut && file.metadata().map_err(failed(path))?.len() > at.offset {
-        return Err(FileSourceError::Grown { path: path.to_owned(), offset: at.offset });
-    }
-    Ok((file, hasher))
 }
 
 #[cfg(test)]

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 
-use super::{DEFAULT_MAX_LINE_BYTES, FilePosition, FileSourceError, LineReader, RawLine};
+use thiserror::Error;
+
+use super::{DEFAULT_MAX_LINE_BYTES, FilePosition, FileSourceError, LineReader, MAX_BAD_BYTES, RawLine};
 use crate::{
     error::Cause,
     job::{Read, Source},
@@ -20,33 +22,41 @@ pub struct Line {
 }
 
 /// A line that cannot be taken. It is for the job to decide what becomes of it; best it is written to a sink, too.
-#[derive(Debug, Clone, PartialEq, Eq)]
+///
+/// Written by its `Display` or field by field it fits the default bounds of the sinks, however long the line is.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("line {number}, of {length} bytes: {fault}")]
 pub struct BadLine {
     /// The number of the line; the first is 1.
     pub number: u64,
     /// What is wrong.
     pub fault: LineFault,
-    /// The line, or the start of one that is too long.
+    /// The line, or the start of a long one: at most [`MAX_BAD_BYTES`].
     pub bytes: Vec<u8>,
+    /// How many bytes the whole line has.
+    pub length: u64,
 }
 
 /// What is wrong with a line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum LineFault {
     /// It has more bytes than are taken.
+    #[error("it is longer than {limit} bytes (max_line_bytes)")]
     TooLong {
         /// The greatest number of bytes.
         limit: usize,
     },
     /// It is not UTF-8.
+    #[error("it is not UTF-8 behind its first {valid_up_to} bytes")]
     NotUtf8 {
         /// How many bytes of it are.
         valid_up_to: usize,
     },
 }
 
-/// The lines of a file, in order: each as text, or as a [`BadLine`]. Never drops one.
+/// The lines of a file, in order: each as text, or as a [`BadLine`]. Never drops one. A line ends with `\n`, `\r\n` or
+/// `\r`; a byte order mark at the start of the file is not part of the first one.
 #[derive(Debug)]
 pub struct LineSource {
     path: PathBuf,
@@ -113,13 +123,17 @@ impl Source for LineSource {
 }
 
 fn as_text(line: RawLine, limit: usize) -> Result<Line, BadLine> {
-    let RawLine { number, bytes, is_whole } = line;
+    let RawLine { number, bytes, length, is_whole } = line;
+    let bad = |fault, mut bytes: Vec<u8>| {
+        bytes.truncate(MAX_BAD_BYTES);
+        BadLine { number, fault, bytes, length }
+    };
     if !is_whole {
-        return Err(BadLine { number, fault: LineFault::TooLong { limit }, bytes });
+        return Err(bad(LineFault::TooLong { limit }, bytes));
     }
     String::from_utf8(bytes).map(|text| Line { number, text }).map_err(|error| {
-        let fault = LineFault::NotUtf8 { valid_up_to: error.utf8_error().valid_up_to() };
-        BadLine { number, fault, bytes: error.into_bytes() }
+        let valid_up_to = error.utf8_error().valid_up_to();
+        bad(LineFault::NotUtf8 { valid_up_to }, error.into_bytes())
     })
 }
 

@@ -5,6 +5,9 @@ use tempfile::TempDir;
 use super::*;
 use crate::job::{Read, Source};
 
+#[cfg(feature = "csv")]
+mod restarts;
+
 fn file(content: impl AsRef<[u8]>) -> (TempDir, PathBuf) {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("input");
@@ -57,15 +60,16 @@ async fn lines_come_in_order_and_bad_ones_with_their_numbers() {
     let (_dir, path) = file(b"one\r\n\nthr\xffee\nfour and more\n12345\r\nlast");
     let source = || LineSource::new(&path).max_line_bytes(5);
     let (lines, _) = read_all(&mut source(), None, 2).await.unwrap();
-    let not_utf8 = BadLine { number: 3, fault: LineFault::NotUtf8 { valid_up_to: 3 }, bytes: b"thr\xffee".to_vec() };
-    assert_eq!(lines[2].as_ref().unwrap_err().fault, LineFault::TooLong { limit: 5 }, "{not_utf8:?} has 6 bytes");
-    let too_long =
-        |number, start: &[u8]| Err(BadLine { number, fault: LineFault::TooLong { limit: 5 }, bytes: start.to_vec() });
+    let not_utf8 = LineFault::NotUtf8 { valid_up_to: 3 };
+    let not_utf8 = BadLine { number: 3, fault: not_utf8, bytes: b"thr\xffee".to_vec(), length: 6 };
+    let too_long = |number, start: &[u8], length| {
+        Err(BadLine { number, fault: LineFault::TooLong { limit: 5 }, bytes: start.to_vec(), length })
+    };
     let expected = [
         line(1, "one"),
         line(2, ""),
-        too_long(3, b"thr\xffe"),
-        too_long(4, b"four "),
+        too_long(3, b"thr\xffe", 6),
+        too_long(4, b"four ", 13),
         line(5, "12345"),
         line(6, "last"),
     ];
@@ -81,9 +85,10 @@ async fn a_line_is_taken_up_to_its_bound_whatever_its_end() {
         ("12345", true),
         ("12345\n", true),
         ("12345\r\n", true),
+        ("12345\r", true),
         ("123456", false),
         ("123456\n", false),
-        ("12345\r", false),
+        ("123456\r", false),
     ] {
         let (_dir, path) = file(content);
         let mut reader = LineReader::open(&path, &FilePosition::default(), 5).unwrap();
@@ -103,7 +108,10 @@ async fn a_file_that_is_not_the_one_that_was_read_is_refused() {
         fs::write(&path, other).unwrap();
         let error = read_all(&mut LineSource::new(&path), Some(&positions[1]), 1).await.unwrap_err();
         assert!(
-            error.ends_with("its first 8 bytes (2 lines) are not those that were read before; restore the file"),
+            error.ends_with(
+                "its first 8 bytes (2 lines) are not those that were read before; restore the file, or read this one in \
+                 a job with a client name of its own"
+            ),
             "{error}"
         );
     }
@@ -126,6 +134,85 @@ async fn a_file_may_grow_by_whole_lines_only() {
     assert!(error.contains("goes on at byte 11 now; append whole lines only"), "{error}");
 }
 
+#[tokio::test]
+async fn a_line_may_end_in_three_ways_and_each_counts_as_one() {
+    let expected = [line(1, "a"), line(2, ""), line(3, "b"), line(4, "c"), line(5, ""), line(6, "d")];
+    for content in ["a\n\nb\nc\n\nd", "a\r\n\r\nb\r\nc\r\n\r\nd\r\n", "a\r\rb\rc\r\rd\r", "a\n\rb\r\nc\r\r\nd"] {
+        let (_dir, path) = file(content);
+        let (lines, _) = read_all(&mut LineSource::new(&path), None, 100).await.unwrap();
+        assert_eq!(lines, expected, "{content:?}");
+        assert_eq!(resumes_everywhere(|| LineSource::new(&path)).await, 6, "{content:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_byte_order_mark_is_one_at_the_start_of_the_file_only() {
+    let (_dir, path) = file("\u{feff}a\n\u{feff}b\n");
+    let (lines, _) = read_all(&mut LineSource::new(&path), None, 1).await.unwrap();
+    assert_eq!(lines, [line(1, "a"), line(2, "\u{feff}b")]);
+    assert_eq!(resumes_everywhere(|| LineSource::new(&path)).await, 2);
+    // A job that has read nothing yet stands behind the mark, or before it.
+    let behind = LineReader::open(&path, &FilePosition::default(), 10).unwrap().position();
+    assert_eq!((behind.offset, behind.lines), (3, 0));
+    for position in [FilePosition::default(), behind] {
+        let (lines, _) = read_all(&mut LineSource::new(&path), Some(&position), 1).await.unwrap();
+        assert_eq!(lines[0], line(1, "a"));
+    }
+}
+
+#[tokio::test]
+async fn a_line_end_that_is_completed_later_is_still_one() {
+    let (_dir, path) = file("a\r");
+    let (_, positions) = read_all(&mut LineSource::new(&path), None, 1).await.unwrap();
+    fs::write(&path, "a\r\nb\r\n").unwrap();
+    let (lines, _) = read_all(&mut LineSource::new(&path), positions.last(), 1).await.unwrap();
+    assert_eq!(lines, [line(2, "b")]);
+}
+
+#[tokio::test]
+async fn what_is_no_utf8_text_is_refused_by_its_name() {
+    let utf16 = |text: &str, to_bytes: fn(u16) -> [u8; 2]| text.encode_utf16().flat_map(to_bytes).collect::<Vec<u8>>();
+    let export = "id,name\r\n1,anna\r\n";
+    for (content, found) in [
+        (utf16(&format!("\u{feff}{export}"), u16::to_le_bytes), "this is UTF-16 (little-endian), not UTF-8 text"),
+        (utf16(&format!("\u{feff}{export}"), u16::to_be_bytes), "this is UTF-16 (big-endian), not UTF-8 text"),
+        (utf16(export, u16::to_le_bytes), "this is UTF-16 (little-endian), not UTF-8 text; convert it to UTF-8 first"),
+        (utf16(export, u16::to_be_bytes), "this is UTF-16 (big-endian), not UTF-8 text"),
+        (b"\xff\xfe\0\0i\0\0\0".to_vec(), "this is UTF-32 (little-endian), not UTF-8 text"),
+        (b"\x1f\x8b\x08\0\0\0\0\0".to_vec(), "this is gzip, not UTF-8 text; unpack it first"),
+        (b"\x28\xb5\x2f\xfdx".to_vec(), "this is zstd"),
+        (b"BZh91AY&SYx".to_vec(), "this is bzip2"),
+        (b"PK\x03\x04x".to_vec(), "this is zip, as a spreadsheet (.xlsx) is"),
+        (b"PAR1\x15\x04".to_vec(), "this is Parquet"),
+    ] {
+        let (_dir, path) = file(&content);
+        let error = read_all(&mut LineSource::new(&path), None, 1).await.unwrap_err();
+        assert!(error.starts_with(&path.display().to_string()) && error.contains(found), "{error}");
+        #[cfg(feature = "csv")]
+        {
+            let csv = read_all(&mut super::csv::CsvSource::<Vec<String>>::new(&path), None, 1).await;
+            assert_eq!(csv.unwrap_err(), error);
+        }
+    }
+    for text in ["BZh9 is a name\n", "PAR1,PAR2\n", "a\0b\0\n"] {
+        let (_dir, path) = file(text);
+        assert!(read_all(&mut LineSource::new(&path), None, 1).await.is_ok(), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_kept_of_a_bad_line_is_bounded_and_its_length_is_told() {
+    let long = "\u{1}".repeat(3 << 20);
+    let not_utf8 = [&[b'x'; 100_000][..], b"\xff\n"].concat();
+    let (_dir, path) = file([long.as_bytes(), b"\n", &not_utf8].concat());
+    let (lines, _) = read_all(&mut LineSource::new(&path), None, 10).await.unwrap();
+    let [Err(long), Err(not_utf8)] = &lines[..] else { panic!("both are bad") };
+    assert_eq!((long.bytes.len(), long.length), (MAX_BAD_BYTES, 3 << 20));
+    assert_eq!(long.to_string(), "line 1, of 3145728 bytes: it is longer than 131072 bytes (max_line_bytes)");
+    assert_eq!((not_utf8.bytes.len(), not_utf8.length), (MAX_BAD_BYTES, 100_001));
+    assert_eq!(not_utf8.fault, LineFault::NotUtf8 { valid_up_to: 100_000 });
+}
+
 #[cfg(feature = "csv")]
 mod csv {
     use serde::Deserialize;
@@ -143,17 +230,17 @@ mod csv {
     }
 
     fn bad(line: u64, fault: RowFault, fields: &[&str]) -> Result<Row<Item>, BadRow> {
-        let fields = fields.iter().map(|&field| field.to_owned()).collect();
-        Err(BadRow { line, fault, fields, end: FilePosition::default() })
+        let fields: Vec<_> = fields.iter().map(|&field| field.to_owned()).collect();
+        // What is replaced had one byte.
+        let length = fields.join(",").chars().count() as u64;
+        Err(BadRow { line, fault, fields, length, end: FilePosition::default() })
     }
 
     /// Rows without where they end, as they are expected, and where they end.
     fn parted(rows: &[Result<Row<Item>, BadRow>]) -> (Vec<Result<Row<Item>, BadRow>>, Vec<FilePosition>) {
         let part = |row: &Result<Row<Item>, BadRow>| match row.clone() {
             Ok(Row { end, line, value }) => (Ok(Row { line, value, end: FilePosition::default() }), end),
-            Err(BadRow { end, line, fault, fields }) => {
-                (Err(BadRow { line, fault, fields, end: FilePosition::default() }), end)
-            }
+            Err(bad) => (Err(BadRow { end: FilePosition::default(), ..bad.clone() }), bad.end),
         };
         rows.iter().map(part).unzip()
     }
@@ -220,27 +307,108 @@ mod csv {
     }
 
     #[tokio::test]
-    async fn a_record_is_taken_up_to_its_bound() {
-        let limit = 30_000;
-        for (length, taken) in [(limit - 5, true), (limit - 4, false)] {
-            // Quotes, comma, number and line end are 5 bytes more.
-            let (_dir, path) = file(format!("name,id\na,1\n\"{}\",2\nb,3\n", "x".repeat(length)));
-            let mut source = CsvSource::<Item>::new(&path).max_record_bytes(limit);
-            match read_all(&mut source, None, 1).await {
-                Ok((rows, _)) => assert!(taken && rows.len() == 3),
-                Err(error) => {
-                    assert!(!taken);
-                    assert!(error.ends_with("line 3 has more than 30000 bytes: is a quote not closed?"), "{error}");
-                }
-            }
+    async fn rows_have_the_numbers_of_their_lines_whatever_ends_a_line() {
+        for content in
+            ["id,name\r1,anna\r2\r\r3,\"e\rve\"\r4,f\r", "\u{feff}id,name\r\n1,anna\n2\r\n\r\n3,\"e\rve\"\r\n4,f"]
+        {
+            let (_dir, path) = file(content);
+            let source = || CsvSource::<Item>::new(&path).require_columns(&["id", "name"]);
+            let (rows, _) = read_all(&mut source(), None, 1).await.unwrap();
+            let short = bad(3, RowFault::Fields { expected: 2, found: 1 }, &["2"]);
+            assert_eq!(parted(&rows).0, [item(2, 1, "anna"), short, item(5, 3, "e\rve"), item(7, 4, "f")]);
+            assert_eq!(resumes_everywhere(source).await, 4);
         }
     }
 
     #[tokio::test]
-    async fn an_open_quote_ends_the_job_with_its_line_and_without_reading_everything() {
-        let (_dir, path) = file(format!("name,id\na,1\n\"b,2\n{}", "c,3\n".repeat(100_000)));
-        let error = read_all(&mut CsvSource::<Item>::new(&path).max_record_bytes(1000), None, 1).await.unwrap_err();
-        assert!(error.contains("the record that begins in line 3 has more than 1000 bytes"), "{error}");
+    async fn a_byte_order_mark_of_a_later_line_is_text_also_after_a_restart_there() {
+        let (_dir, path) = file("\u{feff}name,id\n\u{feff}a,1\n\u{feff}\"b\",2\n");
+        let source = || CsvSource::<Item>::new(&path).require_columns(&["name"]);
+        let (rows, _) = read_all(&mut source(), None, 1).await.unwrap();
+        assert_eq!(parted(&rows).0, [item(2, 1, "\u{feff}a"), item(3, 2, "\u{feff}\"b\"")]);
+        assert_eq!(resumes_everywhere(source).await, 2);
+    }
+
+    #[tokio::test]
+    async fn a_position_before_the_first_row_is_the_beginning() {
+        let (_dir, path) = file("name,id\na,1\n");
+        let behind_header = {
+            let mut source = CsvSource::<Item>::new(&path);
+            source.seek(None).await.unwrap();
+            source.position()
+        };
+        for position in [FilePosition::default(), behind_header] {
+            let (rows, _) = read_all(&mut CsvSource::<Item>::new(&path), Some(&position), 1).await.unwrap();
+            assert_eq!(parted(&rows).0, [item(2, 1, "a")]);
+        }
+    }
+
+    #[tokio::test]
+    async fn quotes_are_taken_as_other_readers_take_them() {
+        let (_dir, path) = file("name,id\n\"a\"\"b\",1\n5\" pipe,2\n\"c\" d,3\n\"\",4\n\"e,\",5\n");
+        let (rows, _) = read_all(&mut CsvSource::<Item>::new(&path), None, 9).await.unwrap();
+        let names = [item(2, 1, "a\"b"), item(3, 2, "5\" pipe"), item(4, 3, "c d"), item(5, 4, ""), item(6, 5, "e,")];
+        assert_eq!(parted(&rows).0, names);
+    }
+
+    #[tokio::test]
+    async fn a_record_is_taken_up_to_its_bounds() {
+        let limit = 30_000;
+        for (length, taken) in [(limit - 4, true), (limit - 3, false)] {
+            // Quotes, comma and number are 4 bytes more.
+            let (_dir, path) = file(format!("name,id\na,1\n\"{}\",2\nb,3\n", "x".repeat(length)));
+            let mut source = CsvSource::<Item>::new(&path).max_record_bytes(limit);
+            let (rows, _) = read_all(&mut source, None, 1).await.unwrap();
+            let (rows, _) = parted(&rows);
+            assert_eq!((rows.len(), &rows[2]), (3, &item(4, 3, "b")));
+            match &rows[1] {
+                Ok(_) => assert!(taken),
+                Err(bad) => {
+                    assert!(!taken);
+                    assert_eq!((bad.line, bad.length, bad.fields.len()), (3, 30_001, 1));
+                    assert_eq!(bad.fault, RowFault::TooLong { limit });
+                }
+            }
+        }
+        for (lines, taken) in [(3, true), (2, false)] {
+            let (_dir, path) = file("name,id\n\"a\nb\nc\",1\nd,2\n");
+            let mut source = CsvSource::<Item>::new(&path).max_record_lines(lines);
+            let (rows, _) = read_all(&mut source, None, 1).await.unwrap();
+            let (rows, _) = parted(&rows);
+            assert_eq!((rows[0] == item(2, 1, "a\nb\nc"), rows.last()), (taken, Some(&item(5, 2, "d"))));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_stray_quote_costs_its_line_and_nothing_else() {
+        let rest: String = (4..5000).map(|n| format!("c,{n}\n")).collect();
+        let (_dir, path) = file(format!("name,id\na,1\n\"b,2\n{rest}\"at the end,7\n"));
+        let source = || CsvSource::<Item>::new(&path);
+        let (rows, positions) = read_all(&mut source(), None, 1).await.unwrap();
+        let (rows, _) = parted(&rows);
+        let open = || RowFault::OpenQuote { bytes: 131_072, lines: 100 };
+        assert_eq!(rows.len(), 4999);
+        assert_eq!(rows[1], bad(3, open(), &["\"b,2"]));
+        assert_eq!(rows[2], item(4, 4, "c"));
+        assert_eq!(rows[4997], item(4999, 4999, "c"));
+        assert_eq!(rows[4998], bad(5000, open(), &["\"at the end,7"]));
+        assert_eq!(
+            rows[1].as_ref().unwrap_err().to_string(),
+            "the row in line 3, of 4 bytes: a quote in it is not closed within 100 lines (max_record_lines) and 131072 \
+             bytes (max_record_bytes), or before the file ends"
+        );
+        let (after, _) = read_all(&mut source(), Some(&positions[1]), 1000).await.unwrap();
+        assert_eq!(parted(&after).0, rows[2..]);
+    }
+
+    #[tokio::test]
+    async fn what_is_kept_of_a_bad_row_is_bounded_and_its_length_is_told() {
+        let many = vec!["x"; 60_000].join(",");
+        let (_dir, path) = file(format!("name,id\n{}\n{many}\nz\n", "y".repeat(200_000)));
+        let (rows, _) = read_all(&mut CsvSource::<Item>::new(&path), None, 1).await.unwrap();
+        let [Err(long), Err(wide), _] = &rows[..] else { panic!("both are bad") };
+        assert_eq!((long.length, long.fields[0].len()), (200_000, MAX_BAD_BYTES));
+        assert_eq!((wide.length, wide.fields.len()), (119_999, 13_108));
     }
 
     #[tokio::test]
@@ -248,7 +416,22 @@ mod csv {
         let (_dir, path) = file("name,number\na,1\n");
         let source = || CsvSource::<Item>::new(&path);
         let error = read_all(&mut source().require_columns(&["name", "id"]), None, 1).await.unwrap_err();
-        assert!(error.ends_with("the header has no column \"id\""), "{error}");
+        assert!(error.ends_with("the header has no column \"id\"; it has \"name\", \"number\""), "{error}");
+        for (header, told) in [
+            ("name,id\u{a0}", "it has \"name\", \"id\\u{a0}\""),
+            ("name,\u{feff}id", "it has \"name\", \"\\u{feff}id\""),
+            ("name;id", "it has \"name;id\""),
+            ("name,\u{200b}id ", "it has \"name\", \"\\u{200b}id \""),
+            ("", "it has none"),
+        ] {
+            let (_dir, path) = file(header);
+            let mut source = CsvSource::<Item>::new(&path).require_columns(&["id"]);
+            let error = read_all(&mut source, None, 1).await.unwrap_err();
+            assert!(error.ends_with(&format!("no column \"id\"; {told}")), "{error}");
+        }
+        let (_dir, wide) = file("column,".repeat(100_000));
+        let error = read_all(&mut CsvSource::<Item>::new(&wide).require_columns(&["id"]), None, 1).await.unwrap_err();
+        assert!(error.contains("the header, in line 1, cannot be read: it is longer than 131072 bytes"), "{error}");
         let (rows, _) = read_all(&mut source(), None, 1).await.unwrap();
         let missing = RowFault::Invalid { why: "missing field `id`".to_owned() };
         assert_eq!(parted(&rows).0, [bad(2, missing, &["a", "1"])]);
