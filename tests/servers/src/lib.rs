@@ -15,6 +15,7 @@ pub mod disk;
 pub mod moto;
 pub mod postgres;
 pub mod process;
+pub mod program;
 mod s3;
 pub mod seaweedfs;
 pub mod tally;
