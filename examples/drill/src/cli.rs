@@ -69,7 +69,7 @@ impl<J: Args> Child<J> {
 
 /// How any job is run inside a drill.
 #[derive(Debug, Clone, Args)]
-pub struct JobArgs {
+pub struct CommonArgs {
     /// Where the pending store is kept, and the store of an embedded coordinator.
     #[arg(long)]
     pub data_dir: PathBuf,
@@ -81,7 +81,7 @@ pub struct JobArgs {
     pub sabotage: Option<Sabotage>,
 }
 
-impl JobArgs {
+impl CommonArgs {
     /// The arguments that say so; the coordinator is named by the drill.
     pub fn to_args(data_dir: PathBuf, sabotage: Option<Sabotage>) -> Vec<String> {
         let mut args = vec!["--data-dir".to_owned(), data_dir.display().to_string()];

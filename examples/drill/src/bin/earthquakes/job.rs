@@ -28,13 +28,13 @@ pub(crate) struct JobArgs {
     #[arg(long)]
     checkpoint_records: u64,
     #[command(flatten)]
-    common: cli::JobArgs,
+    common: cli::CommonArgs,
 }
 
 impl JobArgs {
     pub(crate) async fn run(self) -> Result<(), Box<dyn Error>> {
         let control = Control::start()?;
-        let cli::JobArgs { data_dir, coordinator, sabotage } = self.common;
+        let cli::CommonArgs { data_dir, coordinator, sabotage } = self.common;
         let coordinator = NearCoordinator::start(coordinator.as_deref(), &data_dir.join("coordinator")).await?;
         let (points, renames) = (control.clone(), control.clone());
         let sink = job::sink(&self.output)?.on_step(move |step| {

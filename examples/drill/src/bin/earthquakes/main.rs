@@ -122,7 +122,7 @@ impl Subject for Quakes {
     }
 
     fn job_args(&mut self, dir: &Path) -> Result<Vec<String>, DrillError> {
-        let mut args = cli::JobArgs::to_args(dir.join("data"), self.cli.drill.sabotage);
+        let mut args = cli::CommonArgs::to_args(dir.join("data"), self.cli.drill.sabotage);
         let mut flag = |name: &str, value: String| args.extend([format!("--{name}"), value]);
         flag("input", self.input.display().to_string());
         flag("output", output_dir(dir).display().to_string());

@@ -36,13 +36,13 @@ pub(crate) struct JobArgs {
     #[arg(long)]
     checkpoint_baskets: u64,
     #[command(flatten)]
-    common: cli::JobArgs,
+    common: cli::CommonArgs,
 }
 
 impl JobArgs {
     pub(crate) async fn run(self) -> Result<(), Box<dyn Error>> {
         let control = Control::start()?;
-        let cli::JobArgs { data_dir, coordinator, sabotage } = self.common;
+        let cli::CommonArgs { data_dir, coordinator, sabotage } = self.common;
         let tables = Tables::new(Database::new(&self.postgres)?, self.schema);
         let lake = Lake::new(self.store)?;
         tables.make().await.map_err(|error| format!("PostgreSQL: {error}"))?;

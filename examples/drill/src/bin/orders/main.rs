@@ -202,7 +202,7 @@ impl Subject for Drilled<'_> {
     }
 
     fn job_args(&mut self, dir: &Path) -> Result<Vec<String>, DrillError> {
-        let mut args = cli::JobArgs::to_args(dir.join("data"), self.cli.drill.sabotage);
+        let mut args = cli::CommonArgs::to_args(dir.join("data"), self.cli.drill.sabotage);
         let mut flag = |name: &str, value: String| args.extend([format!("--{name}"), value]);
         flag("input", self.input.display().to_string());
         flag("postgres", self.postgres.url());

@@ -26,14 +26,14 @@ pub(crate) struct JobArgs {
     #[arg(long)]
     workers: u32,
     #[command(flatten)]
-    common: cli::JobArgs,
+    common: cli::CommonArgs,
 }
 
 impl JobArgs {
     pub(crate) async fn run(self) -> Result<(), Box<dyn Error>> {
         let control = Control::start()?;
         let Self { input, dir, passes, epoch_events, workers, common } = self;
-        let cli::JobArgs { data_dir, coordinator, sabotage } = common;
+        let cli::CommonArgs { data_dir, coordinator, sabotage } = common;
         let coordinator = NearCoordinator::start(coordinator.as_deref(), &data_dir.join("coordinator")).await?;
         let flow = Flow { input, passes, epoch_events, workers, dir: dir.clone() };
         let (client, pending, drilled) = (coordinator.client()?, data_dir.join("pending"), control.clone());
