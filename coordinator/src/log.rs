@@ -1,6 +1,8 @@
-//! One line for every change of a transaction's state and for every operator's call (PIP-31), once it is durable.
+//! One line for every change of a transaction's state, of a client's owner, and for every operator's call (PIP-31), once
+//! it is durable.
 
-use ratified_core::{Audit, Transition};
+use ratified_core::{Audit, Ownership, OwnershipEvent, Transition};
+use ratified_protocol::{Generation, ShortText};
 
 /// A transaction changed its state.
 pub(crate) fn transition(transition: &Transition) {
@@ -12,6 +14,29 @@ pub(crate) fn transition(transition: &Transition) {
         reason = transition.reason.map_or("-", |reason| reason.as_str()),
         "transaction"
     );
+}
+
+/// A client has a new owner, or an old one was refused. Owners are text of callers: shown escaped.
+pub(crate) fn ownership(ownership: &Ownership) {
+    let Ownership { client, epoch, owner, previous_owner, event } = ownership;
+    let (owner, previous_owner) = (shown(owner.as_ref()), shown(previous_owner.as_ref()));
+    match event {
+        OwnershipEvent::Opened { generation } => {
+            let generation = generation.map(Generation::as_u64);
+            tracing::info!(%client, %epoch, owner, previous_owner, generation, "client opened by a new owner");
+        }
+        OwnershipEvent::CallFenced { given } => {
+            tracing::warn!(%client, %epoch, owner, previous_owner, %given, "call of a superseded owner refused");
+        }
+        OwnershipEvent::OpenFenced { by, generation } => {
+            let (by, generation) = (shown(by.as_ref()), generation.map(Generation::as_u64));
+            tracing::warn!(%client, %epoch, owner, previous_owner, by, generation, "open by a superseded owner refused");
+        }
+    }
+}
+
+fn shown(owner: Option<&ShortText>) -> String {
+    owner.map_or_else(|| "-".to_owned(), |owner| format!("{:?}", owner.as_str()))
 }
 
 /// An operator's call took effect.

@@ -63,7 +63,12 @@ async fn an_old_owner_that_wakes_and_prepares_is_told_both_names() {
 async fn the_new_owner_is_named_among_more_clients_than_a_page_lists() {
     let world = World::start().await;
     for number in 0..50 {
-        let open = OpenRequest { incarnation: Incarnation::new(uuid::Uuid::new_v4()), owner: None, create: true };
+        let open = OpenRequest {
+            incarnation: Incarnation::new(uuid::Uuid::new_v4()),
+            owner: None,
+            create: true,
+            generation: None,
+        };
         world.client().open(&format!("a.{number}").parse().unwrap(), &open).await.unwrap();
     }
     let mut old = world.builder().first_start(true).owner(text("old:1")).open(name(), None, []).await.unwrap();
@@ -138,7 +143,12 @@ async fn an_attempt_that_lives_on_in_the_same_process_is_fenced_too() {
 #[tokio::test]
 async fn a_late_duplicate_of_an_old_open_does_not_disturb_the_new_owner() {
     let world = World::start().await;
-    let late = OpenRequest { incarnation: Incarnation::new(uuid::Uuid::new_v4()), owner: None, create: true };
+    let late = OpenRequest {
+        incarnation: Incarnation::new(uuid::Uuid::new_v4()),
+        owner: None,
+        create: true,
+        generation: None,
+    };
     world.client().open(&client(0), &late).await.unwrap();
     let mut new = world.restore(0, Snapshot::default()).await.unwrap();
     new.write("1".into()).await.unwrap();

@@ -27,7 +27,8 @@ fn builder(world: &World) -> ParticipantBuilder<TestSink> {
 
 async fn begin(world: &World, name: &str) -> TxnId {
     let id = TxnId::try_from(Uuid::now_v7()).unwrap();
-    let opening = OpenRequest { incarnation: Incarnation::new(Uuid::new_v4()), owner: None, create: true };
+    let opening =
+        OpenRequest { incarnation: Incarnation::new(Uuid::new_v4()), owner: None, create: true, generation: None };
     assert_eq!(world.client().open(&client(name), &opening).await.unwrap().epoch, Epoch::FIRST);
     let request = BeginRequest { epoch: Some(Epoch::FIRST), ..BeginRequest::default() };
     world.client().begin(&client(name), id, &request).await.unwrap();

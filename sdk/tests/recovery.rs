@@ -343,7 +343,12 @@ async fn more_unfinished_transactions_than_one_answer_tells_are_all_finished() {
         }
     }
     let (other, id) = ("other.sink.0".parse().unwrap(), "0190f2c4-7a61-7c3e-9d0a-0d0f6b1c2e3f".parse().unwrap());
-    let open = OpenRequest { incarnation: Incarnation::new(uuid::Uuid::new_v4()), owner: None, create: true };
+    let open = OpenRequest {
+        incarnation: Incarnation::new(uuid::Uuid::new_v4()),
+        owner: None,
+        create: true,
+        generation: None,
+    };
     coordinator.open(&other, &open).await.unwrap();
     coordinator.begin(&other, id, &BeginRequest { epoch, ..Default::default() }).await.unwrap();
     coordinator.prepare(&other, id, &PrepareRequest { epoch, checkpoint_id, ..Default::default() }).await.unwrap();

@@ -218,7 +218,12 @@ async fn a_position_that_does_not_fit_is_refused_before_anything_is_decided() {
 async fn what_an_engine_prepared_under_the_name_is_aborted_since_nothing_lists_it() {
     let world = World::start().await;
     drop(first(&world).await);
-    let open = OpenRequest { incarnation: Incarnation::new(uuid::Uuid::new_v4()), owner: None, create: false };
+    let open = OpenRequest {
+        incarnation: Incarnation::new(uuid::Uuid::new_v4()),
+        owner: None,
+        create: false,
+        generation: None,
+    };
     let coordinator = world.client();
     let epoch = Some(coordinator.open(&split(), &open).await.unwrap().epoch);
     let id = "0190f2c4-7a61-7c3e-9d0a-0d0f6b1c2e3f".parse().unwrap();
@@ -235,7 +240,12 @@ async fn a_last_commit_without_a_position_is_never_taken_for_an_empty_start() {
     for payload in [None, Some(Payload::new(b"\x01\x01\0\0\0\0\x02\0\0\0{}".to_vec()))] {
         let world = World::start().await;
         drop(first(&world).await);
-        let open = OpenRequest { incarnation: Incarnation::new(uuid::Uuid::new_v4()), owner: None, create: false };
+        let open = OpenRequest {
+            incarnation: Incarnation::new(uuid::Uuid::new_v4()),
+            owner: None,
+            create: false,
+            generation: None,
+        };
         let coordinator = world.client();
         let epoch = Some(coordinator.open(&split(), &open).await.unwrap().epoch);
         let id = "0190f2c4-7a61-7c3e-9d0a-0d0f6b1c2e3f".parse().unwrap();

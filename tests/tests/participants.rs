@@ -55,7 +55,8 @@ impl Site {
     }
 
     async fn open_owner(&mut self) {
-        let opening = OpenRequest { incarnation: Incarnation::new(Uuid::new_v4()), owner: None, create: true };
+        let opening =
+            OpenRequest { incarnation: Incarnation::new(Uuid::new_v4()), owner: None, create: true, generation: None };
         self.epoch = self.owner.open(&self.client, &opening).await.unwrap().epoch;
     }
 

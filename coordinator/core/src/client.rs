@@ -56,6 +56,7 @@ impl Client {
             last_committed: None,
             forgotten: false,
             written: now,
+            generation: None,
         })
     }
 

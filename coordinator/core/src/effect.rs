@@ -2,9 +2,9 @@
 
 use ratified_protocol::{
     AbortRequest, AckRequest, BatchAnswer, BatchItem, BeginRequest, ClientItem, ClientName, CommitRequest,
-    DecisionsAnswer, EndReason, EpochRequest, List, OpenAnswer, OpenRequest, ParticipantAnswer, ParticipantName,
-    PrepareRequest, PreservedOutcome, PreserverAnswer, Problem, ResolveRequest, ShortText, Txn, TxnId, TxnState,
-    WallTime,
+    DecisionsAnswer, EndReason, Epoch, EpochRequest, Generation, List, OpenAnswer, OpenRequest, ParticipantAnswer,
+    ParticipantName, PrepareRequest, PreservedOutcome, PreserverAnswer, Problem, ResolveRequest, ShortText, Txn, TxnId,
+    TxnState, WallTime,
 };
 use serde::{Deserialize, Serialize};
 
@@ -239,6 +239,14 @@ pub enum Effect {
     },
     /// A transaction changed its state: one line in the log (PIP-31).
     Transition(Transition),
+    /// A client has a new owner, or an old one was refused: one line in the log, once everything up to `after` is
+    /// synced.
+    Ownership {
+        /// The newest unsynced step it may depend on.
+        after: Revision,
+        /// What happened.
+        ownership: Ownership,
+    },
     /// An operator's call took effect: one line in the log.
     Audit(Audit),
     /// A sweep stopped at its bound; run it again in a later step.
@@ -258,6 +266,43 @@ pub struct Transition {
     pub to: TxnState,
     /// Who or what decided; `None` before a decision.
     pub reason: Option<EndReason>,
+}
+
+/// Who holds a client, and who does not any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ownership {
+    /// Which client.
+    pub client: ClientName,
+    /// The current epoch.
+    pub epoch: Epoch,
+    /// Who holds it.
+    pub owner: Option<ShortText>,
+    /// Who held the epoch before.
+    pub previous_owner: Option<ShortText>,
+    /// What happened.
+    pub event: OwnershipEvent,
+}
+
+/// What happened to the ownership of a client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OwnershipEvent {
+    /// `open` raised the epoch.
+    Opened {
+        /// The generation it was given.
+        generation: Option<Generation>,
+    },
+    /// A call with a superseded epoch was refused.
+    CallFenced {
+        /// The epoch it carried.
+        given: Epoch,
+    },
+    /// An `open` was refused: its incarnation was superseded, or its generation is smaller than the greatest seen.
+    OpenFenced {
+        /// Who asked.
+        by: Option<ShortText>,
+        /// The generation it carried.
+        generation: Option<Generation>,
+    },
 }
 
 /// An operator's call that took effect.

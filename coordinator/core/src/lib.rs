@@ -22,8 +22,8 @@ mod transaction;
 mod waiting;
 
 pub use effect::{
-    Answer, Audit, Effect, Input, Now, Page, Request, Revision, Success, Sweep, Ticket, Transition, TxnCall, TxnFilter,
-    Uptime,
+    Answer, Audit, Effect, Input, Now, Ownership, OwnershipEvent, Page, Request, Revision, Success, Sweep, Ticket,
+    Transition, TxnCall, TxnFilter, Uptime,
 };
 pub use engine::Engine;
 pub use history::LoadHistory;

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use ratified_protocol::{
-    CheckpointId, ClientName, EndReason, Epoch, Incarnation, Labels, Outcome, ParticipantName, ShortText, TimeoutMs,
-    TxnId, TxnState, WallTime,
+    CheckpointId, ClientName, EndReason, Epoch, Generation, Incarnation, Labels, Outcome, ParticipantName, ShortText,
+    TimeoutMs, TxnId, TxnState, WallTime,
 };
 use serde::{Deserialize, Serialize};
 
@@ -87,6 +87,10 @@ pub struct ClientRecord {
     pub forgotten: bool,
     /// When this was written.
     pub written: Uptime,
+    /// The greatest generation it was opened with. Not part of the derived form: only a later version of the record
+    /// holds it.
+    #[serde(skip)]
+    pub generation: Option<Generation>,
 }
 
 /// The committed transaction of a client with the greatest id; its payload is a record of its own.

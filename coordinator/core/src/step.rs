@@ -4,7 +4,7 @@ use ratified_protocol::{ClientName, Code, Epoch, Outcome, ParticipantName, Paylo
 
 use crate::{
     client::Client,
-    effect::{Answer, Effect, Now, Request, Revision, Success, Ticket, Transition},
+    effect::{Answer, Effect, Now, Ownership, OwnershipEvent, Request, Revision, Success, Ticket, Transition},
     engine::Engine,
     fault::Fault,
     preserver::Entry,
@@ -212,12 +212,33 @@ impl<'a> Step<'a> {
                 format!("epoch {given} was never given out, the newest is {current}: stop, this store has forgotten");
             return Err(self.refuse(name, Code::EpochUnknown, detail));
         }
-        self.engine.stats.fenced_calls += 1;
         let who = owner.as_deref().unwrap_or("an unnamed owner");
         let detail = format!("epoch {given} of {name} was superseded by epoch {current} of {who}: stop");
+        Err(self.fenced(name, detail, OwnershipEvent::CallFenced { given }))
+    }
+
+    /// Refuses an owner that was superseded.
+    pub(crate) fn fenced(&mut self, name: &ClientName, detail: String, event: OwnershipEvent) -> Refusal {
+        self.engine.stats.fenced_calls += 1;
+        self.tell_ownership(name, event);
         let mut refusal = self.refuse(name, Code::Fenced, detail);
-        refusal.problem = refusal.problem.with_owner(current, owner);
-        Err(refusal)
+        if let Some(client) = self.client(name) {
+            refusal.problem = refusal.problem.with_owner(client.record.epoch, client.owner());
+        }
+        refusal
+    }
+
+    /// One line in the log about who holds a client.
+    pub(crate) fn tell_ownership(&mut self, name: &ClientName, event: OwnershipEvent) {
+        let Some(client) = self.client(name) else { return };
+        let ownership = Ownership {
+            client: name.clone(),
+            epoch: client.record.epoch,
+            owner: client.record.owner.clone(),
+            previous_owner: client.record.previous_owner.clone(),
+            event,
+        };
+        self.out.push(Effect::Ownership { after: client.changed, ownership });
     }
 
     /// The transaction as it stands, live or preserved.

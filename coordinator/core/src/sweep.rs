@@ -261,7 +261,12 @@ mod tests {
         let (mut engine, _) = Recovery::new(limits, 1).finish(at(0)).unwrap();
         let client: ClientName = "c".parse().unwrap();
         let txn_id: TxnId = "0190f2c4-7a61-7c3e-9d0a-0d0f6b1c2e3f".parse().unwrap();
-        let body = OpenRequest { incarnation: Incarnation::new(Uuid::from_u128(1)), owner: None, create: true };
+        let body = OpenRequest {
+            incarnation: Incarnation::new(Uuid::from_u128(1)),
+            owner: None,
+            create: true,
+            generation: None,
+        };
         let open = Request::Open { client: client.clone(), body };
         step(&mut engine, 0, Input::Request { ticket: Ticket(1), request: open });
         let call = TxnCall::Begin(BeginRequest { epoch: Some(Epoch::FIRST), ..BeginRequest::default() });

@@ -3,10 +3,12 @@
 //! A key is a tag byte, then a name; where an id follows, a zero byte ends the name (names never hold one), then come
 //! the sixteen bytes of the id, then, in an acknowledgement, the participant. Keys sort so that a load reads the meta
 //! records first, then clients, participants, outcomes, and transactions with what belongs to them. A value is a
-//! version byte, then the record in postcard form. Unknown tags and versions are refused, never skipped.
+//! version byte, then the record in postcard form. A record is written in the lowest version that can hold it, and every
+//! version is read: a client's version 2 is its version 1 and then the generation. Unknown tags and versions are refused,
+//! never skipped.
 
-use ratified_core::{Key, Record, Uptime, Write};
-use ratified_protocol::{ClientName, LoadNonce, ParticipantName, TxnId};
+use ratified_core::{ClientRecord, Key, Record, Uptime, Write};
+use ratified_protocol::{ClientName, Generation, LoadNonce, ParticipantName, TxnId};
 use serde::{Serialize, de::DeserializeOwned};
 use uuid::Uuid;
 
@@ -24,6 +26,8 @@ const ACK: u8 = 6;
 const PAYLOAD: u8 = 7;
 
 const VERSION: u8 = 1;
+/// Of a client that was opened with a generation.
+const WITH_GENERATION: u8 = 2;
 
 /// A record about the store itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,7 +96,7 @@ pub fn encode_write(write: &Write) -> Result<Change, StoreError> {
         Write::Put(record) => {
             let key = encode_key(&record.key());
             let value = match record {
-                Record::Client(_, body) => versioned(&key, body)?,
+                Record::Client(_, body) => encode_client(&key, body)?,
                 Record::Transaction(_, _, body) => versioned(&key, body)?,
                 Record::Outcome(_, _, body) => versioned(&key, body)?,
                 Record::Participant(_, body) => versioned(&key, body)?,
@@ -133,7 +137,7 @@ pub fn decode(key: &[u8], value: &[u8]) -> Result<Entry, StoreError> {
     let (tag, rest) = key.split_first().ok_or_else(|| damaged(key, "the key is empty"))?;
     let record = match *tag {
         META => return decode_meta(key, rest, value).map(Entry::Meta),
-        CLIENT => Record::Client(name(key, rest)?, body(key, value)?),
+        CLIENT => Record::Client(name(key, rest)?, decode_client(key, value)?),
         PARTICIPANT => Record::Participant(name(key, rest)?, body(key, value)?),
         OUTCOME => {
             let (client, id) = client_and_id(key, rest)?;
@@ -175,23 +179,42 @@ fn decode_meta(key: &[u8], name: &[u8], value: &[u8]) -> Result<Meta, StoreError
     }
 }
 
+fn encode_client(key: &[u8], client: &ClientRecord) -> Result<Vec<u8>, StoreError> {
+    match client.generation {
+        None => versioned(key, client),
+        Some(generation) => in_version(WITH_GENERATION, key, &(client, generation)),
+    }
+}
+
+fn decode_client(key: &[u8], value: &[u8]) -> Result<ClientRecord, StoreError> {
+    let Some((&WITH_GENERATION, bytes)) = value.split_first() else { return body(key, value) };
+    let (client, generation): (ClientRecord, Generation) = whole(key, bytes)?;
+    Ok(ClientRecord { generation: Some(generation), ..client })
+}
+
 fn versioned<T: Serialize>(key: &[u8], body: &T) -> Result<Vec<u8>, StoreError> {
-    postcard::to_extend(body, vec![VERSION]).map_err(|e| damaged(key, format!("cannot be written down: {e}")))
+    in_version(VERSION, key, body)
+}
+
+fn in_version<T: Serialize>(version: u8, key: &[u8], body: &T) -> Result<Vec<u8>, StoreError> {
+    postcard::to_extend(body, vec![version]).map_err(|e| damaged(key, format!("cannot be written down: {e}")))
 }
 
 fn unversioned<'a>(key: &[u8], value: &'a [u8]) -> Result<&'a [u8], StoreError> {
     match value.split_first() {
         Some((&VERSION, body)) => Ok(body),
-        Some((version, _)) => Err(damaged(
-            key,
-            format!("unknown version {version}, this program reads {VERSION}; written by a newer one?"),
-        )),
+        Some((version, _)) => {
+            Err(damaged(key, format!("unknown version {version} of this record; written by a newer program?")))
+        }
         None => Err(damaged(key, "the value is empty")),
     }
 }
 
 fn body<T: DeserializeOwned>(key: &[u8], value: &[u8]) -> Result<T, StoreError> {
-    let bytes = unversioned(key, value)?;
+    whole(key, unversioned(key, value)?)
+}
+
+fn whole<T: DeserializeOwned>(key: &[u8], bytes: &[u8]) -> Result<T, StoreError> {
     let (body, rest) = postcard::take_from_bytes(bytes).map_err(|e| damaged(key, e.to_string()))?;
     if rest.is_empty() { Ok(body) } else { Err(damaged(key, format!("{} bytes too many", rest.len()))) }
 }

@@ -6,7 +6,7 @@ use ratified_core::{
     TransactionRecord,
 };
 use ratified_protocol::{
-    CheckpointId, EndReason, Epoch, Incarnation, Labels, Outcome, ShortText, TimeoutMs, TxnState, WallTime,
+    CheckpointId, EndReason, Epoch, Generation, Incarnation, Labels, Outcome, ShortText, TimeoutMs, TxnState, WallTime,
 };
 
 use super::*;
@@ -44,6 +44,7 @@ fn client_record() -> Record {
             }),
             forgotten: true,
             written: Uptime::from_millis(129),
+            generation: None,
         },
     )
 }
@@ -85,10 +86,23 @@ fn outcome_record() -> Record {
     )
 }
 
-/// Every kind of record with its key and its value, byte for byte: a change of one of these is a new version.
+/// The same client, opened with a generation.
+fn client_record_with_generation() -> Record {
+    let Record::Client(name, record) = client_record() else { unreachable!() };
+    Record::Client(name, ClientRecord { generation: Some(Generation::new(300)), ..record })
+}
+
+/// Every kind of record in every version with its key and its value, byte for byte: a change of one of these is a new
+/// version.
 fn golden() -> Vec<(Record, &'static str, &'static str)> {
     let participant = ParticipantRecord { retired: true, reason: Some(text("gone")) };
     vec![
+        (
+            client_record_with_generation(),
+            "02632e31",
+            "02ac0201106ba7b8109dad41d180b400c04fd430c801026d6500010190f2c47a617c3e9d0a0d0f6b1c2e3f00010190f2c47a617c3e\
+             9d0a0d0f6b1c2e3f0107e297a0cf942c04018101ac02",
+        ),
         (
             client_record(),
             "02632e31",
@@ -165,7 +179,9 @@ fn what_was_not_written_here_is_refused_with_its_place() {
         (vec![2], vec![1], "client : the name must be"),
         (b"\x01other".to_vec(), vec![1], "meta other: unknown meta record"),
         (b"\x02c".to_vec(), vec![], "client c: the value is empty"),
-        (b"\x02c".to_vec(), vec![2, 0], "client c: unknown version 2, this program reads 1"),
+        (b"\x02c".to_vec(), vec![3, 0], "client c: unknown version 3 of this record; written by a newer program?"),
+        (b"\x02c".to_vec(), vec![2, 0], "client c: "),
+        (b"\x03p".to_vec(), vec![2, 0], "participant p: unknown version 2 of this record"),
         (b"\x02c".to_vec(), vec![1, 0], "client c: "),
         (b"\x01loads".to_vec(), vec![1, 5, 5], "meta loads: 1 bytes too many"),
         (b"\x05c\x00short".to_vec(), vec![1], "transaction c 0x0073686f7274: the id is short"),

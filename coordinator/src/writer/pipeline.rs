@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ratified_core::{Answer, Audit, Effect, Engine, Input, Now, Request, Revision, Sweep, Ticket, Transition, TxnCall};
+use ratified_core::{
+    Answer, Audit, Effect, Engine, Input, Now, Ownership, Request, Revision, Sweep, Ticket, Transition, TxnCall,
+};
 use ratified_protocol::{Code, Problem};
 
 use crate::store::{
@@ -22,6 +24,8 @@ pub enum Release {
     Reply(Ticket, Answer),
     /// One line in the log.
     Transition(Transition),
+    /// One line in the log.
+    Ownership(Ownership),
     /// One line in the log.
     Audit(Audit),
 }
@@ -251,8 +255,10 @@ impl Pipeline {
             match effect {
                 Effect::Persist(write) => self.staged.batch.changes.push(codec::encode_write(&write)?),
                 Effect::SweepAgain(sweep) => self.again.push(sweep),
-                Effect::Reply { after, .. } if after <= self.synced => self.release(effect),
-                Effect::Reply { after, .. } => match &mut self.in_flight {
+                Effect::Reply { after, .. } | Effect::Ownership { after, .. } if after <= self.synced => {
+                    self.release(effect);
+                }
+                Effect::Reply { after, .. } | Effect::Ownership { after, .. } => match &mut self.in_flight {
                     Some(stage) if after <= stage.revision => stage.held.push(effect),
                     _ => self.staged.held.push(effect),
                 },
@@ -269,6 +275,7 @@ impl Pipeline {
                 self.released.push(Release::Reply(ticket, answer));
             }
             Effect::Transition(transition) => self.released.push(Release::Transition(transition)),
+            Effect::Ownership { ownership, .. } => self.released.push(Release::Ownership(ownership)),
             Effect::Audit(audit) => self.released.push(Release::Audit(audit)),
             Effect::Persist(_) | Effect::SweepAgain(_) => {}
         }

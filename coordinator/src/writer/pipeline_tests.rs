@@ -1,4 +1,4 @@
-use ratified_core::{Limits, Recovery, Uptime};
+use ratified_core::{Limits, OwnershipEvent, Recovery, Uptime};
 use ratified_protocol::{
     AbortRequest, BeginRequest, ClientName, CommitRequest, Epoch, Incarnation, OpenRequest, ParticipantName,
     ParticipantSet, TxnId, TxnState, WallTime,
@@ -36,11 +36,15 @@ fn opened(room: Room) -> Pipeline {
 
 fn opened_on(room: Room, limits: BatchLimits) -> Pipeline {
     let mut pipeline = pipeline(room, limits);
-    let body =
-        OpenRequest { incarnation: Incarnation::new(uuid::Uuid::from_bytes([1; 16])), owner: None, create: true };
-    ask(&mut pipeline, 0, Request::Open { client: client(), body });
+    ask(&mut pipeline, 0, open(1));
     sync(&mut pipeline);
     pipeline
+}
+
+fn open(by: u8) -> Request {
+    let incarnation = Incarnation::new(uuid::Uuid::from_bytes([by; 16]));
+    let body = OpenRequest { incarnation, owner: None, create: true, generation: None };
+    Request::Open { client: client(), body }
 }
 
 fn ask(pipeline: &mut Pipeline, ticket: u64, request: Request) {
@@ -271,4 +275,26 @@ fn a_shutdown_finds_those_who_are_parked() {
     sync(&mut pipeline);
     assert_eq!(answered(&mut pipeline), [0, 1]);
     assert_eq!(pipeline.take_waiting(), [Ticket(2)]);
+}
+
+#[test]
+fn what_is_logged_about_owners_waits_for_the_open_it_depends_on_and_for_nothing_else() {
+    let mut pipeline = opened(ROOM);
+    pipeline.take_released();
+    ask(&mut pipeline, 1, open(2));
+    ask(&mut pipeline, 2, begin(1, &[]));
+    assert_eq!(pipeline.take_released(), [], "neither the new owner nor the refusal of the old one is durable");
+    sync(&mut pipeline);
+    let logged = |pipeline: &mut Pipeline| {
+        let event = |release| match release {
+            Release::Ownership(ownership) => Some(ownership.event),
+            _ => None,
+        };
+        pipeline.take_released().into_iter().filter_map(event).collect::<Vec<_>>()
+    };
+    let fenced = OwnershipEvent::CallFenced { given: Epoch::new(1) };
+    assert_eq!(logged(&mut pipeline), [OwnershipEvent::Opened { generation: None }, fenced.clone()]);
+    ask(&mut pipeline, 3, begin(1, &[]));
+    assert_eq!(logged(&mut pipeline), [fenced], "a refusal costs no sync");
+    assert_eq!(pipeline.seal().unwrap().map(|batch| batch.number), None);
 }

@@ -199,6 +199,7 @@ impl Writer {
             match release {
                 Release::Reply(ticket, answer) => self.reply(ticket, Ok(answer)),
                 Release::Transition(transition) => log::transition(&transition),
+                Release::Ownership(ownership) => log::ownership(&ownership),
                 Release::Audit(audit) => log::audit(&audit),
             }
         }

@@ -18,7 +18,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     // The name stays the same for ever; each start of the job opens it and gets a greater epoch, which fences the last.
     let orders: ClientName = "orders".parse()?;
-    let opening = OpenRequest { incarnation: Incarnation::new(Uuid::new_v4()), owner: None, create: true };
+    let opening =
+        OpenRequest { incarnation: Incarnation::new(Uuid::new_v4()), owner: None, create: true, generation: None };
     let epoch = client.open(&orders, &opening).await?.epoch;
     println!("The job {orders} opens, with epoch {epoch}.");
 

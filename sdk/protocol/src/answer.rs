@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ids::{CheckpointId, ClientName, Epoch, ParticipantName, TxnId},
+    ids::{CheckpointId, ClientName, Epoch, ParticipantName, StoreId, TxnId},
     problem::Problem,
     state::{EndReason, Outcome, TxnState},
     value::{Labels, Payload, WallTime},
@@ -107,6 +107,9 @@ pub struct OpenAnswer {
     pub newest_txn_id: Option<TxnId>,
     /// The greatest id of which the last trace was removed; new ids must be drawn above it.
     pub evicted_through: Option<TxnId>,
+    /// The stores that this client was accepted from after a restore of a backup; empty without one.
+    #[serde(default)]
+    pub accepted_from: Vec<StoreId>,
 }
 
 /// One outcome a participant has to apply.

@@ -244,6 +244,30 @@ impl fmt::Display for CheckpointId {
     }
 }
 
+/// The fencing number of an engine: attempt, group generation, transition of a lease. Of two owners the one with the
+/// greater number is the newer; an engine without such a number gives none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Generation(u64);
+
+impl Generation {
+    /// A generation from its number.
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// The generation as a number.
+    pub const fn as_u64(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for Generation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// One `open` of one runtime; a process may have many. Reused only to retry that one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]

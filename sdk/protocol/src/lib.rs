@@ -20,7 +20,9 @@ pub use answer::{
 };
 pub use batch::{BatchItem, BatchOp, BatchRequest, MAX_BATCH_BYTES, MAX_BATCH_OPERATIONS};
 pub use decode::{MAX_BODY_BYTES, RequestBody, decode_body};
-pub use ids::{CheckpointId, ClientName, Epoch, IdError, Incarnation, MAX_NAME_CHARS, ParticipantName, StoreId, TxnId};
+pub use ids::{
+    CheckpointId, ClientName, Epoch, Generation, IdError, Incarnation, MAX_NAME_CHARS, ParticipantName, StoreId, TxnId,
+};
 pub use known::{KNOWN_HEADER, KnownStore, LOAD_HEADER, LoadNonce, STORE_HEADER};
 pub use problem::{Code, PROBLEM_MEDIA_TYPE, Problem};
 pub use request::{

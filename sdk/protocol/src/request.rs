@@ -3,7 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{
-    ids::{CheckpointId, Epoch, Incarnation},
+    ids::{CheckpointId, Epoch, Generation, Incarnation},
     problem::{Code, Problem},
     state::Outcome,
     value::{Labels, MAX_PAYLOAD_BYTES, ParticipantSet, Payload, ShortText, TimeoutMs},
@@ -29,6 +29,10 @@ pub struct OpenRequest {
     /// Whether an unknown or forgotten name is made rather than refused.
     #[serde(default, deserialize_with = "null_as_default")]
     pub create: bool,
+    /// The engine's own fencing number. A smaller one than the greatest that this client was opened with is refused
+    /// with [`crate::Code::Fenced`]: a late `open` of an overtaken attempt cannot overtake back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<Generation>,
 }
 
 /// `begin`: idempotent by the transaction id.

@@ -209,7 +209,7 @@ async fn an_open_of_another_client_is_not_an_answer() {
     };
     let server = Server::start(vec![answers("job.1"), answers("job.0")]).await;
     let incarnation = ratified_protocol::Incarnation::new(uuid::Uuid::from_u128(5));
-    let request = OpenRequest { incarnation, owner: None, create: false };
+    let request = OpenRequest { incarnation, owner: None, create: false, generation: None };
     let (name, _) = names();
     assert_eq!(server.client().open(&name, &request).await.unwrap().epoch, Epoch::new(2));
     let line = r#"POST /below/v1/clients/job.0/open HTTP/1.1 {"incarnation":"00000000-0000-0000-0000-000000000005","create":false}"#;

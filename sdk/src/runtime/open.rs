@@ -117,7 +117,7 @@ impl<S: TwoPhaseSink> Opening<S> {
             self.env.coordinator.expect_store(store)?;
         }
         let owner = Some(self.settings.owner.clone());
-        let request = OpenRequest { incarnation: self.incarnation, owner, create: may_create };
+        let request = OpenRequest { incarnation: self.incarnation, owner, create: may_create, generation: None };
         let coordinator = self.env.limited(self.limit);
         let opened = coordinator.open(&client, &request).await;
         let opened = opened.map_err(|e| RuntimeError::about_client(&client, e))?;

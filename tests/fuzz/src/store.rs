@@ -58,6 +58,7 @@ fn records() -> Vec<Record> {
         newest_txn_id: Some(id()),
         last_committed: Some(last),
         forgotten: false,
+        generation: None,
         written: Uptime::from_millis(70_000),
     };
     let header = TransactionRecord {

@@ -50,7 +50,7 @@ async fn session(world: &World, host: Host) -> Result<(), ClientError> {
     let coordinator = client(world, host);
     let client: ClientName = CLIENT.parse().expect("a name");
     let create = !world.ledger().has_opened;
-    let request = OpenRequest { incarnation: Incarnation::new(Uuid::new_v4()), owner: None, create };
+    let request = OpenRequest { incarnation: Incarnation::new(Uuid::new_v4()), owner: None, create, generation: None };
     let epoch = coordinator.open(&client, &request).await?.epoch;
     world.ledger().has_opened = true;
     let session = Session { world: world.clone(), coordinator, client, epoch };

@@ -163,6 +163,11 @@ impl Step<'_> {
         let reason = txn.end_reason.map_or_else(String::new, |r| format!(", reason {r}"));
         let mut refusal = self.refuse(name, code, format!("{id} was {outcome}{reason}"));
         refusal.after = after;
+        // Whoever finds its work aborted by a newer owner learns who that is, as a fenced call does.
+        if let Some(client) = self.client(name).filter(|_| txn.end_reason == Some(EndReason::Fenced)) {
+            refusal.after = after.max(client.changed);
+            refusal.problem = refusal.problem.with_owner(client.record.epoch, client.owner());
+        }
         refusal.problem = refusal.problem.with_txn(txn);
         Err(refusal)
     }

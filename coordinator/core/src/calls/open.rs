@@ -7,7 +7,7 @@ use ratified_protocol::{
 
 use crate::{
     client::Client,
-    effect::Revision,
+    effect::{OwnershipEvent, Revision},
     fault::Fault,
     record::Key,
     step::{Refusal, Step},
@@ -53,13 +53,15 @@ impl Step<'_> {
             );
             return Err(self.refuse(name, Code::ClientNotFound, detail));
         }
+        self.check_generation(name, request)?;
         match self.client(name).and_then(|c| c.is_current(request.incarnation)) {
             Some(false) if Fault::SupersededIsCurrent.is_on() && is_there => {}
-            Some(false) => return Err(self.refuse_superseded(name)),
+            Some(false) => return Err(self.refuse_superseded(name, request)),
             Some(true) if is_there => {
                 if Fault::RepeatedOpenFences.is_on() {
                     self.fence_older(name);
                 }
+                self.raise_generation(name, request);
                 if Fault::RepeatedOpenBeforeSync.is_on() {
                     return Ok((self.open_answer(name).0, Revision::default()));
                 }
@@ -73,15 +75,39 @@ impl Step<'_> {
         Ok(self.open_answer(name))
     }
 
-    fn refuse_superseded(&mut self, name: &ClientName) -> Refusal {
-        self.engine.stats.fenced_calls += 1;
+    /// An engine that numbers its attempts cannot be overtaken back by a late `open` of an earlier one.
+    fn check_generation(&mut self, name: &ClientName, request: &OpenRequest) -> Result<(), Refusal> {
+        let greatest = self.client(name).and_then(|c| c.record.generation);
+        let (Some(given), Some(greatest)) = (request.generation, greatest) else { return Ok(()) };
+        if given >= greatest {
+            return Ok(());
+        }
+        let detail = format!("generation {given} of {name} was superseded by generation {greatest}: stop");
+        Err(self.refuse_open(name, request, detail))
+    }
+
+    fn raise_generation(&mut self, name: &ClientName, request: &OpenRequest) {
+        let Some(client) = self.client_mut(name) else { return };
+        if client.record.generation < request.generation {
+            client.record.generation = request.generation;
+            self.touch_client(name);
+        }
+    }
+
+    fn refuse_superseded(&mut self, name: &ClientName, request: &OpenRequest) -> Refusal {
         let current = self.client(name).map(|c| (c.record.epoch, c.owner()));
         let (epoch, owner) = current.unwrap_or((Epoch::new(0), None));
         let who = owner.as_deref().unwrap_or("an unnamed owner");
-        let detail = format!("this incarnation of {name} was superseded by epoch {epoch} of {who}: stop");
-        let mut refusal = self.refuse(name, Code::Fenced, detail);
-        refusal.problem = refusal.problem.with_owner(epoch, owner);
-        refusal
+        self.refuse_open(
+            name,
+            request,
+            format!("this incarnation of {name} was superseded by epoch {epoch} of {who}: stop"),
+        )
+    }
+
+    fn refuse_open(&mut self, name: &ClientName, request: &OpenRequest, detail: String) -> Refusal {
+        let event = OwnershipEvent::OpenFenced { by: request.owner.clone(), generation: request.generation };
+        self.fenced(name, detail, event)
     }
 
     fn check_room(&self, name: &ClientName, is_there: bool) -> Result<(), Refusal> {
@@ -112,10 +138,12 @@ impl Step<'_> {
         } else {
             client.hand_over(epoch, request.incarnation, request.owner.clone());
         }
+        client.record.generation = client.record.generation.max(request.generation);
         if !(Fault::EpochNotWritten.is_on() && existed) {
             self.touch(Key::Client(name.clone()), existed);
             self.touch_client(name);
         }
+        self.tell_ownership(name, OwnershipEvent::Opened { generation: request.generation });
         self.fence_older(name);
         Ok(())
     }
@@ -161,6 +189,7 @@ impl Step<'_> {
             last_committed,
             newest_txn_id: client.record.newest_txn_id,
             evicted_through: client.record.evicted_through,
+            accepted_from: Vec::new(),
         };
         (answer, self.client_revision(name))
     }

@@ -54,7 +54,12 @@ impl Scene {
     }
 
     fn open(&mut self, client: &str, by: u128) {
-        let body = OpenRequest { incarnation: Incarnation::new(Uuid::from_u128(by)), owner: None, create: true };
+        let body = OpenRequest {
+            incarnation: Incarnation::new(Uuid::from_u128(by)),
+            owner: None,
+            create: true,
+            generation: None,
+        };
         self.ask(Request::Open { client: name(client), body });
     }
 

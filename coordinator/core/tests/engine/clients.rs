@@ -5,7 +5,8 @@ use ratified_protocol::Outcome::{Aborted, Committed};
 use serde_json::{Value, json};
 
 use crate::support::{
-    Driver, abort, ack, batch, begin, clients, commit, epoch, forget, get, id_text, open, open_with, prepare, preserver,
+    Driver, abort, ack, batch, begin, clients, commit, epoch, forget, get, id_text, open, open_of, open_with, prepare,
+    preserver,
 };
 
 #[test]
@@ -16,7 +17,7 @@ fn the_first_open_gives_epoch_1_and_knows_nothing() {
     assert_eq!(
         told.body,
         json!({"epoch": 1, "previousEpoch": null, "previousOwner": null, "unfinished": [], "lastCommitted": null,
-               "newestTxnId": null, "evictedThrough": null})
+               "newestTxnId": null, "evictedThrough": null, "acceptedFrom": []})
     );
 }
 
@@ -64,6 +65,55 @@ fn a_superseded_incarnation_is_fenced_and_disturbs_nobody() {
     d.restart();
     assert_eq!(d.read(open("c", 1)).brief(), "409 FENCED");
     assert_eq!(d.read(get("c", 1)).brief(), "200 OPEN");
+}
+
+#[test]
+fn a_smaller_generation_than_the_greatest_seen_is_fenced_and_changes_nothing() {
+    let mut d = Driver::new(Limits::default());
+    d.call(open_of("c", 1, 5));
+    d.call(begin("c", 1, &epoch(1)));
+    let late = d.read(open_of("c", 2, 4));
+    assert_eq!(late.brief(), "409 FENCED");
+    assert_eq!((late.member("currentEpoch"), late.member("owner")), (json!(1), json!("owner-1")));
+    assert_eq!(d.read(get("c", 1)).brief(), "200 OPEN");
+    d.restart();
+    assert_eq!(d.read(open_of("c", 2, 4)).brief(), "409 FENCED");
+    assert_eq!(d.call(open_of("c", 2, 5)).member("epoch"), 2, "the same one is a restart within an attempt");
+    assert_eq!(d.call(open("c", 3)).member("epoch"), 3, "an owner without one is a new owner like any other");
+    d.restart();
+    assert_eq!(d.read(open_of("c", 4, 4)).brief(), "409 FENCED", "and takes nothing back");
+}
+
+#[test]
+fn the_greatest_generation_outlives_forgetting_and_a_repeat_may_raise_it() {
+    let mut d = Driver::new(Limits::default());
+    d.call(open_of("c", 1, 5));
+    assert_eq!(d.call(open_of("c", 1, 6)).member("epoch"), 1);
+    assert_eq!(d.read(open_of("c", 1, 5)).brief(), "409 FENCED", "the current incarnation, too");
+    d.call(forget("c"));
+    d.restart();
+    assert_eq!(d.read(open_of("c", 2, 5)).brief(), "409 FENCED");
+    assert_eq!(d.call(open_of("c", 2, 6)).member("epoch"), 2);
+}
+
+#[test]
+fn whoever_finds_its_work_aborted_by_a_newer_owner_learns_who_that_is() {
+    let mut d = Driver::opened();
+    for n in [1, 2] {
+        d.call(begin("c", n, &json!({"epoch": 1, "participants": ["p"]})));
+    }
+    d.call(begin("c", 3, &epoch(1)));
+    d.call(abort("c", 3, &epoch(1)));
+    d.call(open("c", 2));
+    d.call(ack("c", 2, "p", Aborted));
+    for (n, state) in [(1, "ABORTING"), (2, "ABORTED")] {
+        let told = d.read(commit("c", n, &epoch(1)));
+        assert_eq!((told.status, told.member("code")), (409, json!("OUTCOME_ABORTED")));
+        assert_eq!((&told.body["txn"]["state"], &told.body["txn"]["endReason"]), (&json!(state), &json!("FENCED")));
+        assert_eq!((told.member("currentEpoch"), told.member("owner")), (json!(2), json!("owner-2")));
+    }
+    let own = d.read(commit("c", 3, &epoch(1)));
+    assert_eq!((own.member("currentEpoch"), own.member("owner")), (Value::Null, Value::Null), "its own abort");
 }
 
 #[test]

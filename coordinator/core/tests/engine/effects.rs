@@ -1,16 +1,17 @@
 //! One test per transition: the exact list of effects, those of the seal included.
 
 use ratified_core::{
-    Audit, ClientRecord, DecisionRecord, Effect, Input, Key, LastCommittedRecord, Now, OutcomeRecord, ParticipantEntry,
-    ParticipantRecord, Record, Request, Revision, Sweep, Ticket, TransactionRecord, Transition, Uptime, Write,
+    Audit, ClientRecord, DecisionRecord, Effect, Input, Key, LastCommittedRecord, Now, OutcomeRecord, Ownership,
+    OwnershipEvent, ParticipantEntry, ParticipantRecord, Record, Request, Revision, Sweep, Ticket, TransactionRecord,
+    Transition, Uptime, Write,
 };
 use ratified_protocol::{
-    CheckpointId, EndReason, Epoch, Outcome, Resolution, ResolveRequest, TimeoutMs, TxnState, WallTime,
+    CheckpointId, EndReason, Epoch, Generation, Outcome, Resolution, ResolveRequest, TimeoutMs, TxnState, WallTime,
 };
 use serde_json::json;
 
 use crate::support::{
-    Driver, Told, abort, ack, begin, client, commit, epoch, forget, get, id, incarnation, keep_alive, open,
+    Driver, Told, abort, ack, begin, client, commit, epoch, forget, get, id, incarnation, keep_alive, open, open_of,
     participant, prepare, register, reinstate, replies, resolve, retire, text,
 };
 
@@ -60,6 +61,7 @@ fn client_record() -> ClientRecord {
         last_committed: None,
         forgotten: false,
         written: Uptime::from_millis(10),
+        generation: None,
     }
 }
 
@@ -98,6 +100,21 @@ fn header(state: TxnState) -> TransactionRecord {
         prepared: None,
         decision: None,
     }
+}
+
+fn ownership(after: u64, epoch: u64, previous: Option<&str>, event: OwnershipEvent) -> Effect {
+    let ownership = Ownership {
+        client: client("c"),
+        epoch: Epoch::new(epoch),
+        owner: Some(text(&format!("owner-{epoch}"))),
+        previous_owner: previous.map(text),
+        event,
+    };
+    Effect::Ownership { after: Revision(after), ownership }
+}
+
+fn opened(after: u64, epoch: u64, previous: Option<&str>) -> Effect {
+    ownership(after, epoch, previous, OwnershipEvent::Opened { generation: None })
 }
 
 fn put_header(record: TransactionRecord) -> Effect {
@@ -140,7 +157,8 @@ const CLIENT: Option<EndReason> = Some(EndReason::Client);
 fn open_writes_the_client() {
     let mut d = Driver::new(ratified_core::Limits::default());
     d.pass(10);
-    assert_effects(&mut d, open("c", 1), 200, &[put_client(ClientRecord { newest_txn_id: None, ..client_record() })]);
+    let record = ClientRecord { newest_txn_id: None, ..client_record() };
+    assert_effects(&mut d, open("c", 1), 200, &[opened(1, 1, None), put_client(record)]);
 }
 
 #[test]
@@ -158,11 +176,40 @@ fn open_of_a_new_owner_writes_the_client_and_the_fenced() {
         open("c", 2),
         200,
         &[
+            opened(3, 2, Some("owner-1")),
             moved(1, OPEN, TxnState::Aborting, Some(EndReason::Fenced)),
             put_client(record),
             put_header(decided(TxnState::Aborting, EndReason::Fenced)),
         ],
     );
+}
+
+fn effects_without_reply(d: &mut Driver, request: Request) -> Vec<Effect> {
+    split(d.effects(request)).0
+}
+
+#[test]
+fn a_refused_owner_is_told_with_both_owners_and_waits_for_the_open_that_superseded_it() {
+    let mut d = Driver::opened();
+    d.call(begin("c", 1, &epoch(1)));
+    d.call(open("c", 2));
+    let given = Epoch::FIRST;
+    let fenced = [ownership(3, 2, Some("owner-1"), OwnershipEvent::CallFenced { given })];
+    assert_eq!(effects_without_reply(&mut d, begin("c", 2, &epoch(1))), fenced);
+    let refused = OwnershipEvent::OpenFenced { by: Some(text("owner-1")), generation: None };
+    assert_eq!(
+        effects_without_reply(&mut d, open("c", 1)),
+        [ownership(3, 2, Some("owner-1"), refused)],
+        "a superseded incarnation"
+    );
+    let refused = OwnershipEvent::OpenFenced { by: Some(text("owner-4")), generation: Some(Generation::new(6)) };
+    d.call(open_of("c", 3, 7));
+    assert_eq!(
+        effects_without_reply(&mut d, open_of("c", 4, 6)),
+        [ownership(4, 3, Some("owner-2"), refused)],
+        "a smaller generation"
+    );
+    assert_eq!(d.engine.stats().fenced_calls, 3);
 }
 
 #[test]

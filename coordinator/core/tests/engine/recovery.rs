@@ -188,6 +188,7 @@ fn a_client() -> ClientRecord {
         newest_txn_id: None,
         last_committed: None,
         forgotten: false,
+        generation: None,
         written: Uptime::from_millis(0),
     }
 }

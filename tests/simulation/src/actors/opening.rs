@@ -118,6 +118,7 @@ async fn raise(
             incarnation: worker.incarnation,
             owner: ShortText::try_from(owner).ok(),
             create: is_own && (worker.start.first_start || others),
+            generation: None,
         },
     };
     match worker.world.insist(&request, Some(LIMIT_MS)).await {

@@ -127,7 +127,12 @@ fn position_of(payload: &Payload) -> u64 {
 async fn open(world: &Rc<World>, job: &SelfJob) -> Result<OpenAnswer, Stop> {
     let request = Request::Open {
         client: job.client.clone(),
-        body: OpenRequest { incarnation: world.incarnation(), owner: None, create: !job.has_opened.get() },
+        body: OpenRequest {
+            incarnation: world.incarnation(),
+            owner: None,
+            create: !job.has_opened.get(),
+            generation: None,
+        },
     };
     match world.insist(&request, Some(LIMIT_MS)).await {
         Ok(Answer::Open(answer)) => {

@@ -99,7 +99,7 @@ fn open(rng: &mut Rng, name: &ClientName, gossip: &Gossip) -> Request {
     if !again {
         known.push(incarnation);
     }
-    let body = OpenRequest { incarnation, owner: None, create: !rng.permille(200) };
+    let body = OpenRequest { incarnation, owner: None, create: !rng.permille(200), generation: None };
     Request::Open { client: name.clone(), body }
 }
 

@@ -52,7 +52,7 @@ fn incarnation(number: u128) -> Incarnation {
 }
 
 fn open(number: u128) -> Request {
-    let body = OpenRequest { incarnation: incarnation(number), owner: None, create: true };
+    let body = OpenRequest { incarnation: incarnation(number), owner: None, create: true, generation: None };
     Request::Open { client: owner(), body }
 }
 

@@ -55,6 +55,7 @@ impl Opened {
             incarnation: protocol::Incarnation::new(Uuid::new_v4()),
             owner: None,
             create: true,
+            generation: None,
         };
         let opened = client.open(&name, &request).await.expect("the client can be opened");
         Self { client: client.clone(), name, epoch: opened.epoch }

@@ -2,8 +2,8 @@
 
 use ratified_core::{Page, Request, TxnCall, TxnFilter};
 use ratified_protocol::{
-    AckRequest, BatchItem, ClientName, Incarnation, OpenRequest, Outcome, ParticipantName, RequestBody, ShortText,
-    TxnId, decode_body,
+    AckRequest, BatchItem, ClientName, Generation, Incarnation, OpenRequest, Outcome, ParticipantName, RequestBody,
+    ShortText, TxnId, decode_body,
 };
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -54,7 +54,19 @@ pub(crate) fn open(name: &str, by: u128) -> Request {
 
 pub(crate) fn open_with(name: &str, by: u128, create: bool) -> Request {
     let owner = Some(text(&format!("owner-{by}")));
-    Request::Open { client: client(name), body: OpenRequest { incarnation: incarnation(by), owner, create } }
+    Request::Open {
+        client: client(name),
+        body: OpenRequest { incarnation: incarnation(by), owner, create, generation: None },
+    }
+}
+
+/// [`open`] with a generation.
+pub(crate) fn open_of(name: &str, by: u128, generation: u64) -> Request {
+    let mut request = open(name, by);
+    if let Request::Open { body, .. } = &mut request {
+        body.generation = Some(Generation::new(generation));
+    }
+    request
 }
 
 pub(crate) fn txn(name: &str, n: u64, call: TxnCall) -> Request {
