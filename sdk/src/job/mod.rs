@@ -5,6 +5,7 @@
 
 mod channel;
 mod file;
+mod position;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod run;
@@ -23,11 +24,12 @@ pub use file::{
     BadLine, DEFAULT_MAX_LINE_BYTES, FilePosition, FileSourceError, Line, LineFault, LineReader, LineSource,
     MAX_BAD_BYTES, RawLine,
 };
+pub use position::{PositionError, decode_position, encode_position};
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresPosition, PostgresSource};
 pub use source::{MemorySource, Read, Source};
 
-use self::run::{Limits, Running, decode_position};
+use self::run::{Limits, Running};
 use crate::{
     error::Cause,
     runtime::{JobSinkBuilder, OpenReport, RuntimeError},
@@ -63,9 +65,9 @@ pub enum JobError {
     /// The transformation failed. The caller must mend it, or let it reject the record instead.
     #[error("the transformation failed: {0}")]
     Transform(Cause),
-    /// The stored position cannot be read by this version of the job.
-    #[error("the stored position cannot be read: {0}")]
-    Position(Cause),
+    /// The source's position cannot be stored, or the stored one not be read.
+    #[error(transparent)]
+    Position(#[from] PositionError),
     /// The sink's runtime stopped.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
