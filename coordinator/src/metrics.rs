@@ -228,6 +228,13 @@ fn gauges() -> Vec<GaugeRow> {
         (gauge("ratified_oldest_prepared_age_seconds", "Age of the oldest PREPARED transaction."), |_, g| {
             g.oldest_prepared_ms as f64 / 1000.0
         }),
+        (
+            gauge(
+                "ratified_oldest_ending_age_seconds",
+                "How long the oldest decision has waited for acknowledgements, at most since the load.",
+            ),
+            |_, g| g.oldest_ending_ms as f64 / 1000.0,
+        ),
         (gauge("ratified_preserver_coalescing_ratio", "Appended outcomes per flush that wrote something."), |s, _| {
             s.preserver_appends as f64 / s.preserver_flush_writes.max(1) as f64
         }),
