@@ -148,6 +148,7 @@ async fn a_count_of_zero_keeps_nothing_but_the_last_commit() {
 #[tokio::test]
 async fn expiry_takes_everything_old_but_the_last_commit() {
     let config = Config::new()
+        .with("min_committed_per_client", 0)
         .with("transaction_meta_persist_time_in_hour", 0.000_05)
         .with("transaction_meta_expire_check_interval_in_second", 1);
     let ratifyd = Ratifyd::start(config).await;

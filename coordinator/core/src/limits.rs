@@ -7,6 +7,9 @@ pub struct Limits {
     pub persist_count: usize,
     /// `transaction_meta_persist_time_in_hour` (PIP-255), in milliseconds.
     pub persist_time_ms: u64,
+    /// `min_committed_per_client`: expiry by age leaves the newest so many committed outcomes of a client, since a
+    /// checkpoint may list several.
+    pub min_committed_per_client: usize,
     /// `gc_retention_seconds`, in milliseconds: no outcome younger than this is evicted by count.
     pub gc_retention_ms: u64,
     /// `max_outcomes_per_client`: per client and outcome, whatever their age; never less than `persist_count`.
@@ -29,6 +32,7 @@ impl Default for Limits {
         Self {
             persist_count: 64,
             persist_time_ms: 72 * 3_600_000,
+            min_committed_per_client: 8,
             gc_retention_ms: 900_000,
             max_outcomes_per_client: 10_000,
             client_retention_ms: None,

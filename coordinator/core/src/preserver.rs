@@ -55,7 +55,7 @@ type Due = BTreeSet<(Uptime, ClientName, Outcome)>;
 pub(crate) struct TransactionMetadataPreserver {
     limits: Limits,
     clients: BTreeMap<ClientName, Kept>,
-    /// The oldest entry of each queue, by its end: what expires next.
+    /// The oldest entry of each queue, by its end, unless it is among the newest that never expire: what expires next.
     oldest: Due,
     /// The oldest entry of each queue longer than N: what may be evicted next.
     surplus: Due,
@@ -239,10 +239,19 @@ impl TransactionMetadataPreserver {
         self.drop_oldest(&client, outcome)
     }
 
-    /// How much longer expiry leaves an outcome.
+    /// How much longer an outcome is kept, whatever comes: eviction by count may take it once its retention is over,
+    /// since N newer ones may come meanwhile.
     pub(crate) fn kept_for_ms(&self, entry: &Entry, now: Uptime) -> u64 {
         let age = entry.terminal.map_or(0, |t| now.millis_since(t.ended));
-        self.limits.persist_time_ms.saturating_sub(age)
+        self.limits.persist_time_ms.min(self.limits.gc_retention_ms).saturating_sub(age)
+    }
+
+    /// How many of the newest outcomes of a client expiry leaves, however old they are.
+    const fn never_expiring(&self, outcome: Outcome) -> usize {
+        match outcome {
+            Outcome::Committed => self.limits.min_committed_per_client,
+            Outcome::Aborted => 0,
+        }
     }
 
     /// Drops everything of a client; the caller must know that it has no live header.
@@ -309,7 +318,9 @@ impl TransactionMetadataPreserver {
             if kept > self.limits.persist_count {
                 self.surplus.insert(key.clone());
             }
-            self.oldest.insert(key);
+            if self.queue_len(client, outcome) > self.never_expiring(outcome) {
+                self.oldest.insert(key);
+            }
         }
     }
 }
@@ -324,6 +335,7 @@ mod tests {
             persist_time_ms: 1000,
             gc_retention_ms: 100,
             max_outcomes_per_client: 4,
+            min_committed_per_client: 0,
             ..Limits::default()
         }
     }

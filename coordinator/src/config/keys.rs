@@ -86,6 +86,13 @@ pub(super) const KEYS: &[Key] = &[
         },
     },
     integer!(
+        "min_committed_per_client",
+        0..=10_000_000,
+        "outcomes",
+        limits.min_committed_per_client,
+        "newest committed outcomes of a client that never expire by age: a checkpoint may list several"
+    ),
+    integer!(
         "transaction_meta_expire_check_interval_in_second",
         1..=86_400,
         "seconds",

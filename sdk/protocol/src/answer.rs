@@ -175,7 +175,7 @@ pub struct PreservedOutcome {
     /// When it became terminal; absent while acknowledgements are missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_time: Option<WallTime>,
-    /// How much longer, in milliseconds, expiry leaves it; `null` when time does not end it.
+    /// How much longer, in milliseconds, it is kept whatever comes; `null` when time does not end it.
     pub kept_for_ms: Option<u64>,
 }
 

@@ -113,6 +113,7 @@ fn limits(rng: &mut Rng, client_retention_ms: Option<u64>) -> Limits {
     Limits {
         persist_count,
         persist_time_ms: *rng.pick(&[60, 250, 1000, 1_000_000]),
+        min_committed_per_client: persist_count / 2,
         gc_retention_ms: *rng.pick(&[0, 30, 200, 1_000_000]),
         max_outcomes_per_client: *rng.pick(&[1, 3, 5, 12, 1000]),
         client_retention_ms,

@@ -241,7 +241,7 @@ fn tombstones_are_listed_as_forgotten() {
 
 #[test]
 fn a_last_commit_the_preserver_dropped_is_not_listed_among_outcomes() {
-    let mut d = Driver::opened();
+    let mut d = Driver::opened_with(Limits { min_committed_per_client: 0, ..Limits::default() });
     d.call(begin("c", 1, &epoch(1)));
     d.call(commit("c", 1, &epoch(1)));
     d.pass(Limits::default().persist_time_ms);

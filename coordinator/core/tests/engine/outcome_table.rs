@@ -20,7 +20,7 @@ fn at_epoch_2(limits: Limits) -> Driver {
 }
 
 fn begun(n: u64, extra: &Value) -> Driver {
-    let mut d = at_epoch_2(Limits::default());
+    let mut d = at_epoch_2(Limits { min_committed_per_client: 0, ..Limits::default() });
     let mut parameters = epoch(2);
     parameters.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
     assert_eq!(d.call(begin("c", n, &parameters)).brief(), "201 OPEN");

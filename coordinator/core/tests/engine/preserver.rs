@@ -11,13 +11,14 @@ use crate::support::{
 const RETENTION_MS: u64 = 100;
 const PERSIST_MS: u64 = 1000;
 
-/// N = 2, at most 4 per outcome.
+/// N = 2, at most 4 per outcome, and everything expires.
 fn small() -> Limits {
     Limits {
         persist_count: 2,
         persist_time_ms: PERSIST_MS,
         gc_retention_ms: RETENTION_MS,
         max_outcomes_per_client: 4,
+        min_committed_per_client: 0,
         ..Limits::default()
     }
 }
@@ -51,11 +52,11 @@ fn the_list_tells_outcomes_newest_first_the_watermark_and_the_last_commit() {
             "clientName": "c", "persistCount": 2,
             "outcomes": [
                 {"txnId": id_text(3), "outcome": "COMMITTED", "endReason": "CLIENT", "checkpointId": 8,
-                 "keptForMs": 1000},
+                 "keptForMs": 100},
                 {"txnId": id_text(1), "outcome": "ABORTED", "endReason": "CLIENT", "checkpointId": null,
-                 "endTime": "1970-01-01T00:00:00.005Z", "keptForMs": 1000},
+                 "endTime": "1970-01-01T00:00:00.005Z", "keptForMs": 100},
                 {"txnId": id_text(2), "outcome": "COMMITTED", "endReason": "CLIENT", "checkpointId": null,
-                 "endTime": "1970-01-01T00:00:00.000Z", "keptForMs": 995}
+                 "endTime": "1970-01-01T00:00:00.000Z", "keptForMs": 95}
             ],
             "evictedThrough": null,
             "lastCommitted": {"txnId": id_text(3), "checkpointId": 8, "payload": "eA==",
@@ -81,12 +82,12 @@ fn a_lookup_answers_by_what_is_known() {
         }
         body
     };
-    assert_eq!(d.read(lookup("c", 1)).body, told("COMMITTED", Value::Null, json!(1000)), "COMMITTING counts");
+    assert_eq!(d.read(lookup("c", 1)).body, told("COMMITTED", Value::Null, json!(100)), "COMMITTING counts");
     d.pass(3);
     d.call(ack("c", 1, "p", Committed));
     d.pass(4);
     let end = json!("1970-01-01T00:00:00.003Z");
-    assert_eq!(d.read(lookup("c", 1)).body, told("COMMITTED", end.clone(), json!(996)));
+    assert_eq!(d.read(lookup("c", 1)).body, told("COMMITTED", end.clone(), json!(96)));
     d.pass(PERSIST_MS);
     d.sweep(Sweep::Expiry);
     assert_eq!(d.read(lookup("c", 1)).body, told("COMMITTED", end, Value::Null), "still the last commit");
@@ -222,7 +223,58 @@ fn downtime_does_not_age_outcomes() {
     d.restart();
     d.sweep(Sweep::Expiry);
     assert_eq!(kept(&mut d), [1]);
+}
+
+#[test]
+fn what_is_told_to_be_kept_is_kept_whatever_comes() {
+    let mut d = Driver::opened_with(Limits { max_outcomes_per_client: 1000, ..small() });
+    end(&mut d, 1, commit);
+    d.pass(99);
     assert_eq!(d.read(lookup("c", 1)).member("keptForMs"), 1);
+    for n in 2..=9 {
+        end(&mut d, n, commit);
+    }
+    d.sweep(Sweep::Gc);
+    assert!(kept(&mut d).contains(&1));
+    d.pass(1);
+    assert_eq!(d.read(lookup("c", 1)).member("keptForMs"), 0, "N newer ones are there");
+    d.sweep(Sweep::Gc);
+    assert!(!kept(&mut d).contains(&1));
+    let mut d = Driver::opened_with(Limits { gc_retention_ms: PERSIST_MS * 2, ..small() });
+    end(&mut d, 1, abort);
+    d.pass(1);
+    assert_eq!(d.read(lookup("c", 1)).member("keptForMs"), 999, "age ends it first");
+}
+
+#[test]
+fn the_newest_committed_outcomes_never_expire_since_a_checkpoint_may_list_them() {
+    let mut d = Driver::opened();
+    let limits = Limits::default();
+    for n in 1..=9 {
+        end(&mut d, n, commit);
+        end(&mut d, n + 10, abort);
+    }
+    d.pass(limits.persist_time_ms * 10);
+    d.sweep(Sweep::Expiry);
+    assert_eq!(kept(&mut d), [9, 8, 7, 6, 5, 4, 3, 2], "the newest 8, and no abort");
+    assert_eq!(d.read(commit("c", 2, &json!({}))).brief(), "200 COMMITTED CLIENT replayed preserved");
+    d.restart();
+    end(&mut d, 20, commit);
+    d.sweep(Sweep::Expiry);
+    assert_eq!(kept(&mut d), [20, 9, 8, 7, 6, 5, 4, 3], "the ninth is as old as ever");
+}
+
+#[test]
+fn how_many_committed_outcomes_never_expire_is_a_limit() {
+    for (min_committed_per_client, left) in [(0, vec![]), (1, vec![3]), (2, vec![3, 2])] {
+        let mut d = Driver::opened_with(Limits { min_committed_per_client, ..small() });
+        for n in 1..=3 {
+            end(&mut d, n, commit);
+        }
+        d.pass(PERSIST_MS);
+        d.sweep(Sweep::Expiry);
+        assert_eq!(kept(&mut d), left, "{min_committed_per_client}");
+    }
 }
 
 #[test]

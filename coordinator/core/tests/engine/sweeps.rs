@@ -192,6 +192,7 @@ fn with_client_retention() -> Driver {
         client_retention_ms: Some(RETENTION_MS),
         persist_time_ms: 100,
         gc_retention_ms: 0,
+        min_committed_per_client: 0,
         ..Limits::default()
     })
 }

@@ -352,7 +352,11 @@ fn outcome_is_dropped_legally(change: &Change<'_>, client: &ClientName, id: TxnI
     let age = change.now.uptime.millis_since(before.ended);
     let limits = change.oracle.limits;
     match change.input {
-        Input::Sweep(Sweep::Expiry) => ensure(age >= limits.persist_time_ms, || place("too young to expire")),
+        Input::Sweep(Sweep::Expiry) => {
+            let listed = before.outcome == Outcome::Committed && kept.len() < limits.min_committed_per_client;
+            ensure(!listed, || place("a checkpoint may still list it"))?;
+            ensure(age >= limits.persist_time_ms, || place("too young to expire"))
+        }
         Input::Sweep(Sweep::Gc) => {
             let surplus = kept.len() >= limits.persist_count;
             ensure(surplus && age >= limits.gc_retention_ms, || place("not in surplus, or too young"))

@@ -58,7 +58,8 @@ impl Oracle {
                     now.millis_since(since) > periods.gc_ms + slack
                 });
                 ensure(surplus.is_none(), || format!("at most N outcomes are kept: {name} {surplus:?}"))?;
-                let expired = kept.iter().find(|(_, o)| {
+                let never = if outcome == Outcome::Committed { limits.min_committed_per_client } else { 0 };
+                let expired = kept.iter().skip(never).find(|(_, o)| {
                     let since = o.ended.plus_millis(limits.persist_time_ms).max(loaded_at);
                     now.millis_since(since) > periods.expiry_ms + slack
                 });

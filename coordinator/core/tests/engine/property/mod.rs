@@ -28,6 +28,7 @@ use crate::support::{self, Driver, Told, client, id, recover, replies, told::num
 const LIMITS: Limits = Limits {
     persist_count: 1,
     persist_time_ms: 80,
+    min_committed_per_client: 1,
     gc_retention_ms: 10,
     max_outcomes_per_client: 2,
     client_retention_ms: Some(200),
@@ -300,7 +301,9 @@ impl Run {
         for sweep in Sweep::ALL {
             self.apply(&Command::Sweep(sweep));
         }
-        assert_eq!(self.current.outcomes.len(), 0, "everything has expired");
+        let left = self.current.outcomes.iter().map(|((name, _), record)| (name, record.outcome)).collect::<Vec<_>>();
+        assert!(left.iter().all(|(_, outcome)| *outcome == Outcome::Committed), "aborts expire: {left:?}");
+        assert!(left.windows(2).all(|two| two[0] != two[1]), "one commit of each client is left: {left:?}");
         self.apply(&Command::Seal);
         self.apply(&Command::Sync);
     }

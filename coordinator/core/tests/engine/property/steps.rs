@@ -134,7 +134,8 @@ impl Seen<'_> {
             let newer = newer.count();
             let by_count = newer >= self.limits.persist_count && age >= self.limits.gc_retention_ms;
             let by_limit = newer >= self.limits.max_outcomes_per_client.max(self.limits.persist_count);
-            let by_age = age >= self.limits.persist_time_ms;
+            let listed = gone.outcome == Outcome::Committed && newer < self.limits.min_committed_per_client;
+            let by_age = age >= self.limits.persist_time_ms && !listed;
             let forgotten = self.after.clients[&key.0].forgotten;
             assert!(by_count || by_limit || by_age || forgotten, "{key:?} aged {age}, {newer} newer, is gone");
             let older = self
