@@ -97,7 +97,7 @@ async fn a_completed_checkpoint_of_an_old_owner_is_committed_all_the_same() {
     old.write("1".into()).await.unwrap();
     let snapshot = old.pre_commit(checkpoint(1)).await.unwrap();
     // Another worker of the new attempt has it in its snapshots; the notification reaches the old one, late.
-    let new = world.restore(1, Snapshot::default()).await.unwrap();
+    let new = world.builder().worker(support::worker(0, 2)).open(name(), Some(CheckpointId::new(1)), []).await.unwrap();
     assert_eq!(new.report().left_alone, [(client(0), snapshot.elements()[0].txn_id())]);
     old.checkpoint_completed(completed(1)).unwrap();
     old.flush_commits().await.unwrap();
@@ -213,6 +213,31 @@ async fn keep_alives_that_are_lost_three_times_in_a_row_hold_a_transaction_open(
     let builder = world.builder_at(client_at(proxy.addr)).first_start(true);
     let builder = builder.transaction_timeout(TimeoutMs::try_from(3000).unwrap());
     let mut runtime = builder.open(name(), None, []).await.unwrap();
+    runtime.write("1".into()).await.unwrap();
+    let id = world.sink.ids(&client(0))[0];
+    let mut last = u64::MAX;
+    loop {
+        let txn = world.client().get(&client(0), id, None).await.unwrap();
+        assert_eq!(txn.state, TxnState::Open);
+        let left = txn.deadline_in_ms.unwrap();
+        if left > last {
+            break;
+        }
+        last = left;
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    assert!(proxy.is_spent());
+}
+
+/// One request that hangs takes a period of the three that the timeout has; waiting for another would take the rest.
+#[tokio::test]
+async fn a_keep_alive_that_gets_no_answer_for_a_period_is_asked_for_again_at_once() {
+    let world = World::start().await;
+    let proxy = Proxy::start(world.addr()).await;
+    proxy.plan("/keep-alive ", Mischief::Silence, 1);
+    let builder = world.builder_at(client_at(proxy.addr)).first_start(true);
+    let mut runtime =
+        builder.transaction_timeout(TimeoutMs::try_from(3000).unwrap()).open(name(), None, []).await.unwrap();
     runtime.write("1".into()).await.unwrap();
     let id = world.sink.ids(&client(0))[0];
     let mut last = u64::MAX;

@@ -63,16 +63,19 @@ impl<C: SinkCommitter> Renewal<C> {
 
     async fn renew_after_a_period(&self, id: TxnId) {
         tokio::time::sleep(self.period).await;
-
-        let bounded = self.env.coordinator.until(Instant::now() + self.period);
-        match bounded.keep_alive(&self.client, id, self.epoch).await {
-            Ok(_) => {}
-            Err(ClientError::Unanswered { cause, .. }) => {
-                tracing::warn!(%cause, "the coordinator does not answer keep-alives");
-            }
-            Err(error) => {
-                let error = RuntimeError::about_txn(&self.client, id, error);
-                self.env.status.fail(self.env.name_owners(error).await);
+        loop {
+            let end = Instant::now() + self.period;
+            match self.env.coordinator.until(end).keep_alive(&self.client, id, self.epoch).await {
+                Ok(_) => return,
+                // Asked again at once: another period's wait would be the last of the three that the timeout has.
+                Err(ClientError::Unanswered { cause, .. }) => {
+                    tracing::warn!(%cause, "the coordinator does not answer keep-alives");
+                    tokio::time::sleep_until(end).await;
+                }
+                Err(error) => {
+                    let error = RuntimeError::about_txn(&self.client, id, error);
+                    return self.env.status.fail(self.env.name_owners(error).await);
+                }
             }
         }
     }

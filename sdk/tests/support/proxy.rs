@@ -25,6 +25,8 @@ pub(crate) enum Mischief {
     Empty,
     /// The request is carried out twice.
     Twice,
+    /// The request never arrives, and nobody says so.
+    Silence,
     /// A gateway says 502 without asking.
     BadGateway,
 }
@@ -97,6 +99,7 @@ async fn serve(mut socket: TcpStream, upstream: SocketAddr, rules: Arc<Mutex<Vec
 async fn treat(request: &[u8], mischief: Option<Mischief>, upstream: SocketAddr) -> Option<Vec<u8>> {
     match mischief {
         Some(Mischief::LoseRequest) => return None,
+        Some(Mischief::Silence) => std::future::pending().await,
         Some(Mischief::BadGateway) => {
             return Some(b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 4\r\n\r\noops".to_vec());
         }
