@@ -107,6 +107,7 @@ pub use error::{Cause, Certainty, ClientError, SinkError};
 pub use retry::RetryDelays;
 pub use runtime::{
     Barrier, BarrierKind, EngineDriven, EngineSink, EngineSinkBuilder, JobSink, JobSinkBuilder, Lost, LostPolicy, Mode,
-    OpenReport, Point, RuntimeError, SelfCheckpointing, SinkBuilder, SinkName, Snapshot, SnapshotElement, Worker,
+    OpenReport, Point, RuntimeError, SelfCheckpointing, SinkBuilder, SinkName, Snapshot, SnapshotElement,
+    UnnamedPolicy, Worker,
 };
 pub use sink::{Committed, SinkCommitter, SinkWriter, Slot, TwoPhaseSink, TxnContext};

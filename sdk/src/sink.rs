@@ -183,6 +183,17 @@ pub trait SinkCommitter: Clone + Send + Sync + 'static {
     /// [`SinkError::Retry`] is repeated until the deadline of `open`.
     async fn list_staged(&self, client: &ClientName) -> Result<Vec<TxnId>, SinkError>;
 
+    /// The transactions of this client whose data readers see, or the newest thousand of them; asked at `open`, which
+    /// refuses to go on where the sink shows what the coordinator and the restored state have forgotten. Ids ascend with
+    /// time. Default: `None`, the sink cannot tell.
+    ///
+    /// # Errors
+    /// [`SinkError::Retry`] is repeated until the deadline of `open`.
+    async fn list_visible(&self, client: &ClientName) -> Result<Option<Vec<TxnId>>, SinkError> {
+        let _ = client;
+        Ok(None)
+    }
+
     /// Ends what owners older than `epoch` still hold open: sessions, locks, uploads. Must leave what is prepared alone.
     /// Default: nothing.
     ///

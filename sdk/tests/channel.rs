@@ -137,20 +137,23 @@ async fn a_full_channel_holds_the_producer_back() {
 }
 
 #[tokio::test]
-async fn what_wrote_nothing_becomes_durable_with_the_next_that_did() {
+async fn what_writes_nothing_becomes_durable_by_itself() {
     let world = World::start().await;
     let (mut sender, source) = channel::<String, u64>(10);
     let job =
         Job::new(client(), source, keep, world.job_builder().first_start(true)).checkpoint_records(1).batch_records(1);
     let job = tokio::spawn(job.run());
     sender.send(1, "nothing".into()).await.unwrap();
+    sender.until_durable(&1).await.unwrap();
     sender.send(2, "2".into()).await.unwrap();
-    sender.until_durable(&2).await.unwrap();
     sender.send(3, "nothing".into()).await.unwrap();
+    sender.until_durable(&3).await.unwrap();
+    assert_eq!((world.sink.visible(), world.sink.calls().len()), (vec!["2".to_owned()], 4), "begin to commit, of one");
     let mut watched = sender.durable();
     drop(sender);
-    assert_eq!(job.await.unwrap().unwrap().position, Some(3));
-    assert_eq!(*watched.borrow_and_update(), Some(2), "3 is sent again, and writes nothing again");
+    let report = job.await.unwrap().unwrap();
+    assert_eq!((report.position, report.records_in, report.commits), (Some(3), 3, 1));
+    assert_eq!(*watched.borrow_and_update(), Some(3));
     // The job is gone: nothing more becomes durable.
     assert!(watched.changed().await.is_err());
 }

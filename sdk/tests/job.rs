@@ -3,9 +3,12 @@
 
 mod support;
 
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -225,4 +228,69 @@ async fn a_job_lives_through_a_bad_network_and_a_restarted_coordinator() {
     assert_eq!((report.records_in, report.commits), (100, 50));
     assert_eq!(world.sink.visible(), expected());
     assert!(proxy.is_spent());
+}
+
+#[tokio::test]
+async fn a_record_that_the_sink_rejects_is_found_and_goes_where_the_job_sends_it() {
+    for call in ["write", "pre_commit"] {
+        let world = World::start().await;
+        world.sink.reject(call, &transformed(42));
+        let told: Arc<Mutex<Vec<String>>> = Arc::default();
+        let heard = told.clone();
+        let mut source = Numbers::new(&world);
+        source.is_visible =
+            |visible, n| visible.contains(&transformed(n)) || visible.contains(&format!("rejected {n}"));
+        let job = Job::new(client(), source, transform, world.job_builder().first_start(true).batch_records(4));
+        let job = job.batch_records(10).checkpoint_records(20).on_rejected(move |number, why, emit| {
+            heard.lock().unwrap().push(format!("{number} before {}: {}", why.behind, why.error));
+            emit.push(format!("rejected {number}"));
+            Ok(())
+        });
+        let report = job.run().await.unwrap();
+        let mut wanted = expected();
+        wanted[42] = "rejected 42".to_owned();
+        assert_eq!(world.sink.visible(), wanted, "{call}");
+        assert_eq!((report.records_in, report.records_out, report.rejected), (100, 100, 1), "{call}");
+        assert_eq!(*told.lock().unwrap(), [format!("42 before 43: sink.{call}: rejected: too long")]);
+        assert_eq!((world.sink.staged(), world.unfinished().await), (0, vec![]), "{call}");
+    }
+}
+
+#[tokio::test]
+async fn without_a_recourse_the_job_ends_and_says_which_record_the_sink_rejects() {
+    let world = World::start().await;
+    world.sink.reject("write", &transformed(42));
+    let job = Job::new(client(), Numbers::new(&world), transform, world.job_builder().first_start(true));
+    let failed = job.checkpoint_records(20).run().await.unwrap_err();
+    assert!(matches!(failed, JobError::Rejected(_)), "{failed}");
+    assert_eq!(failed.to_string(), "the sink rejects the record before position 43: sink.write: rejected: too long");
+    assert_eq!(world.sink.visible(), expected()[..42], "all before it is committed");
+    assert_eq!(world.sink.staged(), 0);
+}
+
+#[tokio::test]
+async fn what_stands_for_a_rejected_record_must_be_taken() {
+    let world = World::start().await;
+    world.sink.reject("write", &transformed(42));
+    let job = Job::new(client(), Numbers::new(&world), transform, world.job_builder().first_start(true));
+    let failed = job.on_rejected(|number, _, emit| transform(number, emit)).run().await.unwrap_err();
+    assert!(matches!(&failed, JobError::Rejected(why) if why.behind == "43"), "{failed}");
+}
+
+#[tokio::test]
+async fn a_sink_that_is_away_does_not_hold_up_a_stop_beyond_its_deadline() {
+    let world = World::start().await;
+    world.sink.close_gate();
+    let builder = world.job_builder().first_start(true).max_pending(1).close_deadline(Duration::from_millis(50));
+    let job = Job::new(client(), Numbers::new(&world), transform, builder).batch_records(10).checkpoint_records(20);
+    let stop = job.stop_handle();
+    let job = tokio::spawn(job.run());
+    world.sink.until_called("commit 0").await;
+    stop.stop();
+    let failed = job.await.unwrap().unwrap_err();
+    assert!(matches!(failed, JobError::StopIncomplete { unfinished: 1, .. }), "{failed}");
+    world.sink.open_gate();
+    let job = Job::new(client(), Numbers::new(&world), transform, world.job_builder());
+    assert_eq!(job.run().await.unwrap().resumed_from, Some(20));
+    assert_eq!(world.sink.visible(), expected());
 }

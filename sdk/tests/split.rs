@@ -49,13 +49,22 @@ async fn a_commit_decides_and_stores_the_position_in_one_step() {
 }
 
 #[tokio::test]
-async fn an_empty_interval_stores_nothing() {
+async fn an_interval_that_writes_nothing_stores_its_position_by_one_call_and_without_the_sink() {
     let world = World::start().await;
-    let mut runtime = first(&world).await;
-    assert_eq!(runtime.commit(b"nowhere").await.unwrap(), None);
-    drop(runtime);
-    assert_eq!(again(&world).await.position(), None);
+    let proxy = Proxy::start(world.addr()).await;
+    let builder = world.job_builder_at(client_at(proxy.addr)).first_start(true);
+    let mut runtime = builder.open(split()).await.unwrap();
+    // Whatever happens to the one call, it is the same transaction.
+    proxy.plan("/batch ", Mischief::LoseAnswer, 2);
+    let id = runtime.commit(b"one").await.unwrap().unwrap();
+    assert!(proxy.is_spent());
+    runtime.flush_commits().await.unwrap();
+    assert_eq!(runtime.finished(), Some(id));
+    assert_eq!(runtime.commit(b"one").await.unwrap(), None, "it is stored");
     assert_eq!(world.sink.calls(), [""; 0]);
+    assert_eq!(world.unfinished().await, []);
+    drop(runtime);
+    assert_eq!(again(&world).await.position(), Some(&b"one"[..]));
 }
 
 #[tokio::test]

@@ -2,7 +2,6 @@
 
 use std::{
     fmt::Display,
-    hash::{BuildHasher, RandomState},
     io::{self, Write},
     net::SocketAddr,
     path::PathBuf,
@@ -36,7 +35,7 @@ pub struct DrillArgs {
 impl DrillArgs {
     /// The seed, drawn if none is given.
     pub fn seed(&self) -> u64 {
-        self.seed.unwrap_or_else(|| RandomState::new().hash_one(()) >> 32)
+        self.seed.unwrap_or_else(|| u64::from(rand::random::<u32>()))
     }
 }
 

@@ -47,7 +47,7 @@ const READ_WAIT: Duration = Duration::from_millis(20);
 pub fn channel<R, P>(capacity: usize) -> (ChannelSender<R, P>, ChannelSource<R, P>)
 where
     R: Send + 'static,
-    P: Serialize + DeserializeOwned + Ord + fmt::Debug + Clone + Send + Sync + 'static,
+    P: Serialize + DeserializeOwned + Ord + Clone + Send + Sync + 'static,
 {
     let (records, waiting) = mpsc::channel(capacity.max(1));
     let (started, start) = watch::channel(None);
@@ -107,8 +107,6 @@ impl<R, P: Ord + Clone> ChannelSender<R, P> {
 
     /// Waits until a position is durable: it and everything before is visible in the sink and need not be sent again.
     ///
-    /// A position whose records wrote nothing becomes durable with the next one that wrote something.
-    ///
     /// # Errors
     /// [`ChannelError::Ended`]: the job ended before.
     pub async fn until_durable(&mut self, position: &P) -> Result<(), ChannelError> {
@@ -140,12 +138,15 @@ impl<R, P: fmt::Debug> fmt::Debug for ChannelSource<R, P> {
 impl<R, P> Source for ChannelSource<R, P>
 where
     R: Send + 'static,
-    P: Serialize + DeserializeOwned + Ord + fmt::Debug + Clone + Send + Sync + 'static,
+    P: Serialize + DeserializeOwned + Ord + Clone + Send + Sync + 'static,
 {
     type Record = R;
     type Position = Option<P>;
 
     async fn seek(&mut self, position: Option<&Option<P>>) -> Result<(), Cause> {
+        if self.started.borrow().is_some() {
+            return Err(Cause::new("what was taken out of a channel cannot be read again"));
+        }
         self.position = position.cloned().flatten();
         self.acknowledged.send_replace(self.position.clone());
         self.started.send_replace(Some(self.position.clone()));

@@ -5,9 +5,9 @@
 
 mod channel;
 mod file;
-mod position;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod rejected;
 mod run;
 mod source;
 
@@ -24,12 +24,15 @@ pub use file::{
     BadLine, DEFAULT_MAX_LINE_BYTES, FilePosition, FileSourceError, Line, LineFault, LineReader, LineSource,
     MAX_BAD_BYTES, RawLine,
 };
-pub use position::{PositionError, decode_position, encode_position};
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresPosition, PostgresSource};
+pub use rejected::Rejection;
 pub use source::{MemorySource, Read, Source};
 
-use self::run::{Limits, Running};
+use self::{
+    rejected::Recourse,
+    run::{Limits, Running, decode_position},
+};
 use crate::{
     error::Cause,
     runtime::{JobSinkBuilder, OpenReport, RuntimeError},
@@ -65,9 +68,22 @@ pub enum JobError {
     /// The transformation failed. The caller must mend it, or let it reject the record instead.
     #[error("the transformation failed: {0}")]
     Transform(Cause),
-    /// The source's position cannot be stored, or the stored one not be read.
-    #[error(transparent)]
-    Position(#[from] PositionError),
+    /// The stored position cannot be read by this version of the job.
+    #[error("the stored position cannot be read: {0}")]
+    Position(Cause),
+    /// The sink rejects a record, and the job has no recourse, or what it put in its place is rejected as well. The caller
+    /// must mend the record's transformation or the sink, or set one ([`Job::on_rejected`]).
+    #[error("the sink rejects the record before position {}: {}", .0.behind, .0.error)]
+    Rejected(Rejection),
+    /// The job was stopped, and the sink or the coordinator did not answer before the sink's `close_deadline`. Running the
+    /// job again finishes what is decided and reads the rest again: nothing is lost or doubled.
+    #[error("stopped with {unfinished} commits not yet visible and {records} records not committed")]
+    StopIncomplete {
+        /// Commits that are decided and not visible or not acknowledged.
+        unfinished: usize,
+        /// Records read and not committed.
+        records: u64,
+    },
     /// The sink's runtime stopped.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
@@ -95,7 +111,9 @@ pub struct JobReport<P> {
     pub records_in: u64,
     /// Records written to the sink by this run.
     pub records_out: u64,
-    /// Transactions committed by this run, not counting those of earlier runs it finished.
+    /// Records that the sink rejected, and for which the job's recourse wrote something else or nothing.
+    pub rejected: u64,
+    /// Transactions committed by this run that wrote something, not counting those of earlier runs it finished.
     pub commits: u64,
     /// Commits that found their data visible, those of earlier runs included.
     pub replays: u64,
@@ -105,7 +123,7 @@ pub struct JobReport<P> {
     pub ended: Ended,
 }
 
-/// Asks a running job to stop: it commits what it has read and ends.
+/// Asks a running job to stop: it commits what it has read and ends, at the latest after the sink's `close_deadline`.
 #[derive(Debug, Clone)]
 pub struct StopHandle(Arc<watch::Sender<bool>>);
 
@@ -115,15 +133,23 @@ impl StopHandle {
         self.0.send_replace(true);
     }
 
+    /// Returns so long after the job was asked to stop.
+    async fn overdue(&self, patience: Duration) {
+        // The sender lives as long as `self`.
+        let _ = self.0.subscribe().wait_for(|is_stopped| *is_stopped).await;
+        tokio::time::sleep(patience).await;
+    }
+
     fn is_stopped(&self) -> bool {
         *self.0.borrow()
     }
 }
 
 /// A job: set it up, then [`run`](Self::run) it.
-pub struct Job<Src, T, S> {
+pub struct Job<Src: Source, T, S: TwoPhaseSink> {
     source: Src,
     transform: T,
+    recourse: Option<Recourse<Src::Record, S::Record>>,
     sink: JobSinkBuilder<S>,
     client: ClientName,
     limits: Limits,
@@ -141,6 +167,7 @@ where
         Self {
             source,
             transform,
+            recourse: None,
             sink,
             client,
             limits: Limits {
@@ -181,6 +208,23 @@ where
         self
     }
 
+    /// What to do with a record that the sink rejects; by default the job ends with [`JobError::Rejected`], which says
+    /// where it is. It is given the record and the reason, and emits what is written instead: a record of another kind,
+    /// for a target that keeps what was rejected, or nothing, if it may be dropped. An error of it ends the job, and so
+    /// does a rejection of what it emits.
+    ///
+    /// A sink refuses a batch or a whole transaction. To find the record the job goes back to its last commit and commits
+    /// one record at a time until it has passed the place, so the transformation sees some records again, as after a
+    /// restart; a source that cannot go back ends the job with the sink's error.
+    #[must_use]
+    pub fn on_rejected<F>(mut self, recourse: F) -> Self
+    where
+        F: FnMut(Src::Record, &Rejection, &mut Vec<S::Record>) -> Result<(), Cause> + Send + 'static,
+    {
+        self.recourse = Some(Box::new(recourse));
+        self
+    }
+
     /// A handle that stops the job gracefully.
     pub fn stop_handle(&self) -> StopHandle {
         self.stop.clone()
@@ -191,15 +235,23 @@ where
     /// # Errors
     /// See [`JobError`]. What was not committed is removed; running the job again goes on from the last commit.
     pub async fn run(self) -> Result<JobReport<Src::Position>, JobError> {
-        let runtime = self.sink.open(self.client).await?;
+        let runtime = self.sink.clone().open(self.client.clone()).await?;
+        let opened = runtime.report().clone();
         let resumed_from = runtime.position().map(decode_position).transpose()?;
-        let mut running = Running::new(self.source, self.transform, runtime);
-        match running.run(resumed_from.as_ref(), &self.limits, &self.stop).await {
-            Ok(ended) => running.finish(resumed_from, ended).await,
-            Err(error) => {
+        let (limits, stop, patience) = (self.limits.clone(), self.stop.clone(), self.sink.settings.close_deadline);
+        let mut running = Running::new(self, runtime);
+        let ended = tokio::select! {
+            biased;
+            ended = running.run(resumed_from.as_ref(), &limits, &stop) => Some(ended),
+            () = stop.overdue(patience) => None,
+        };
+        match ended {
+            Some(Ok(ended)) => running.finish(resumed_from, opened, ended).await,
+            Some(Err(error)) => {
                 running.abandon().await;
                 Err(error)
             }
+            None => Err(running.break_off().await),
         }
     }
 }

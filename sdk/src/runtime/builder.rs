@@ -8,7 +8,7 @@ use super::{
     engine::EngineSink,
     error::RuntimeError,
     job_sink::JobSink,
-    policy::{Lost, LostPolicy, Mode, Observer, Point, SinkName, Worker},
+    policy::{Lost, LostPolicy, Mode, Observer, Point, SinkName, UnnamedPolicy, Worker},
     snapshot::Snapshot,
 };
 use crate::{
@@ -27,6 +27,7 @@ pub(crate) struct Settings {
     pub(crate) batch_records: usize,
     pub(crate) max_pending: usize,
     pub(crate) first_start: bool,
+    pub(crate) accept_unknown_data: bool,
     pub(crate) observer: Observer,
 }
 
@@ -40,6 +41,7 @@ impl Default for Settings {
             batch_records: 512,
             max_pending: 16,
             first_start: false,
+            accept_unknown_data: false,
             observer: Observer::default(),
         }
     }
@@ -53,6 +55,8 @@ pub struct EngineDriven {
     pub(crate) max_prepared: usize,
     pub(crate) accept_rewind: bool,
     pub(crate) lost: BTreeMap<Lost, LostPolicy>,
+    pub(crate) unnamed: UnnamedPolicy,
+    pub(crate) run: Option<ShortText>,
 }
 
 impl Default for EngineDriven {
@@ -63,13 +67,9 @@ impl Default for EngineDriven {
             max_prepared: 1000,
             accept_rewind: false,
             lost: BTreeMap::new(),
+            unnamed: UnnamedPolicy::default(),
+            run: None,
         }
-    }
-}
-
-impl EngineDriven {
-    pub(crate) fn lost_policy(&self, lost: Lost) -> LostPolicy {
-        self.lost.get(&lost).copied().unwrap_or_default()
     }
 }
 
@@ -109,17 +109,25 @@ pub type JobSinkBuilder<S> = SinkBuilder<S, SelfCheckpointing>;
 /// A sink that is being set up: what both drivers take. Everything has a default but the sink and the coordinator. Name
 /// the driver when you make one: [`EngineSinkBuilder::new`](Self::new) or [`JobSinkBuilder::new`](Self::new).
 pub struct SinkBuilder<S, D> {
-    pub(crate) sink: S,
+    pub(crate) sink: Arc<S>,
     pub(crate) coordinator: CoordinatorClient,
     pub(crate) pending: Arc<dyn PendingStore>,
     pub(crate) settings: Settings,
     pub(crate) driver: D,
 }
 
+impl<S, D: Clone> Clone for SinkBuilder<S, D> {
+    fn clone(&self) -> Self {
+        let Self { sink, coordinator, pending, settings, driver } = self;
+        let (sink, pending) = (sink.clone(), pending.clone());
+        Self { sink, coordinator: coordinator.clone(), pending, settings: settings.clone(), driver: driver.clone() }
+    }
+}
+
 impl<S: TwoPhaseSink, D: Default> SinkBuilder<S, D> {
     /// A sink whose transactions this coordinator decides.
     pub fn new(sink: S, coordinator: CoordinatorClient) -> Self {
-        let (pending, settings) = (Arc::new(MemoryStore::new()), Settings::default());
+        let (sink, pending, settings) = (Arc::new(sink), Arc::new(MemoryStore::new()), Settings::default());
         Self { sink, coordinator, pending, settings, driver: D::default() }
     }
 }
@@ -182,6 +190,14 @@ impl<S, D> SinkBuilder<S, D> {
         self
     }
 
+    /// Accepts that the sink holds data of this job that the coordinator and the restored state do not know
+    /// ([`RuntimeError::SinkAhead`]): its records are written twice.
+    #[must_use]
+    pub fn accept_unknown_data(mut self, is_accepted: bool) -> Self {
+        self.settings.accept_unknown_data = is_accepted;
+        self
+    }
+
     /// An observation hook for tests and drills: called synchronously whenever a transaction passes a [`Point`].
     #[must_use]
     pub fn on_point(mut self, hook: impl Fn(Point) + Send + Sync + 'static) -> Self {
@@ -223,6 +239,23 @@ impl<S: TwoPhaseSink> SinkBuilder<S, EngineDriven> {
     #[must_use]
     pub fn on_lost(mut self, lost: Lost, policy: LostPolicy) -> Self {
         self.driver.lost.insert(lost, policy);
+        self
+    }
+
+    /// What `open` does about what was prepared for the restored checkpoint and is named by no snapshot; by default it
+    /// fails.
+    #[must_use]
+    pub fn on_unnamed(mut self, policy: UnnamedPolicy) -> Self {
+        self.driver.unnamed = policy;
+        self
+    }
+
+    /// The engine's run: the same for all attempts of one submitted job, another one for any other job. A job that is
+    /// started from nothing before its first checkpoint completed finds what it has prepared itself by it, and aborts that;
+    /// what another run prepared refuses the start. It is kept as the label `run` of each transaction.
+    #[must_use]
+    pub fn run(mut self, run: ShortText) -> Self {
+        self.driver.run = Some(run);
         self
     }
 

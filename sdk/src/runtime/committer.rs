@@ -31,7 +31,8 @@ const REFRESH_PERIOD: Duration = Duration::from_secs(5);
 /// A transaction that must be committed.
 pub(crate) struct Ending<H> {
     pub(crate) txn: TxnContext,
-    pub(crate) handle: H,
+    /// The sink's handle; `None`: the sink has nothing to apply.
+    pub(crate) handle: Option<H>,
     /// The handle as it stands in snapshots.
     pub(crate) encoded: Vec<u8>,
     /// Whether the commit was decided already.
@@ -161,13 +162,14 @@ async fn finish<C: SinkCommitter>(
     log: &dyn PendingLog,
 ) -> Result<(), RuntimeError> {
     let txn = &ending.txn;
+    let Some(handle) = &ending.handle else { return Ok(()) };
     let mut is_acked = false;
     if !ending.is_decided {
         is_acked = env.decide_commit(Limit::Never, &txn.client, txn.txn_id).await?.state.is_terminal();
     }
     env.observer.pass(Point::Decided);
     // Now or Already was counted; either way the data is visible.
-    let _ = env.sink_commit(Limit::Never, txn, &ending.handle).await?;
+    let _ = env.sink_commit(Limit::Never, txn, handle).await?;
     env.observer.pass(Point::Applied);
     if !is_acked {
         env.ack(Limit::Never, txn, Outcome::Committed).await?;
@@ -191,7 +193,7 @@ mod tests {
 
     fn ending(number: usize) -> Ending<()> {
         let txn = TxnContext::new("job.0".parse().unwrap(), id(number), Epoch::new(1));
-        Ending { txn, handle: (), encoded: Vec::new(), is_decided: false, timer: PendingTimer::start() }
+        Ending { txn, handle: Some(()), encoded: Vec::new(), is_decided: false, timer: PendingTimer::start() }
     }
 
     #[tokio::test(start_paused = true)]

@@ -2,21 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use ratified_protocol::{CheckpointId, ClientName, PrepareRequest, TxnId};
-
+use ratified_protocol::{CheckpointId, ClientItem, PrepareRequest, TxnId, TxnState};
 use tokio::time::Instant;
 
 use super::{
     builder::{EngineDriven, EngineSinkBuilder},
     committer::Ending,
+    decide::{Barriers, Findings, Found, Rules, Share},
     error::RuntimeError,
-    finish::{Finished, Unnamed},
-    interval::{Deciding, Intervals, Sealed},
+    finish::Finished,
+    interval::{Deciding, Drive, Intervals, Sealed},
     metrics::PendingTimer,
-    open::{OpenReport, Opening, Raised},
+    open::{OpenReport, Opening, RUN_LABEL, Raised},
     payload::Envelope,
-    policy::{Barrier, BarrierKind, Mode, Point, SinkName, Worker},
+    policy::{Barrier, Mode, Point, SinkName, Worker},
     snapshot::{Snapshot, SnapshotElement},
+    unnamed::Unnamed,
 };
 use crate::{
     retry::Limit,
@@ -32,10 +33,10 @@ const MAX_LOOKS: u32 = 10;
 /// Dropping the runtime ends nothing: what is prepared stays prepared.
 pub struct EngineSink<S: TwoPhaseSink> {
     intervals: Intervals<S>,
-    driver: EngineDriven,
+    mode: Mode,
+    barriers: Barriers,
     prepared: BTreeMap<TxnId, Ending<S::Handle>>,
-    newest_barrier: Option<CheckpointId>,
-    is_final: bool,
+    unnamed: Option<Unnamed>,
     report: OpenReport,
 }
 
@@ -51,14 +52,15 @@ impl<S: TwoPhaseSink> EngineSink<S> {
             return Err(RuntimeError::SnapshotNotRestored { snapshot: element.checkpoint, restored });
         }
         let driver = builder.driver.clone();
-        let mut opening = Opening::start(builder, driver.clone()).await?;
+        let mut opening = Opening::start(builder, rules(&driver, restored, &named)).await?;
+        opening.lost = driver.lost.clone();
         for element in &named {
             opening.env.coordinator.expect_store(element.store)?;
         }
         let mut looks = 0;
         let own = loop {
             looks += 1;
-            match open_once(&mut opening, driver.worker, name, restored, &named).await {
+            match open_once(&mut opening, driver.worker, name, &named).await {
                 Ok(Some(own)) => break own,
                 Ok(None) if looks < MAX_LOOKS => {}
                 Ok(None) => {
@@ -69,12 +71,11 @@ impl<S: TwoPhaseSink> EngineSink<S> {
         };
         let own_ids = named.iter().filter(|element| element.client == own.owned.client).map(|element| element.txn_id);
         let own_ids = own_ids.collect::<Vec<_>>();
-        let deciding = match driver.mode {
-            Mode::ExactlyOnce => Deciding::WhenPrepared,
-            Mode::AtLeastOnce => Deciding::Never,
-        };
-        let (intervals, report) = opening.into_intervals(own, own_ids, deciding).await?;
-        Ok(Self { intervals, driver, prepared: BTreeMap::new(), newest_barrier: restored, is_final: false, report })
+        let left_alone = std::mem::take(&mut opening.left_alone);
+        let unnamed = Unnamed::watch(opening.env.clone(), driver.unnamed, restored, left_alone);
+        let barriers = Barriers::restored(restored, driver.max_prepared);
+        let (intervals, report) = opening.into_intervals(own, own_ids, drive(&driver)).await?;
+        Ok(Self { intervals, mode: driver.mode, barriers, prepared: BTreeMap::new(), unnamed, report })
     }
 
     /// What `open` found and did.
@@ -94,12 +95,7 @@ impl<S: TwoPhaseSink> EngineSink<S> {
     }
 
     async fn write_one(&mut self, record: S::Record) -> Result<(), RuntimeError> {
-        if self.is_final {
-            return Err(RuntimeError::AfterFinal);
-        }
-        if self.prepared.len() >= self.driver.max_prepared {
-            return Err(RuntimeError::TooManyPrepared { prepared: self.prepared.len() });
-        }
+        self.barriers.may_write()?;
         self.intervals.write(record).await
     }
 
@@ -115,14 +111,9 @@ impl<S: TwoPhaseSink> EngineSink<S> {
     }
 
     async fn prepare(&mut self, barrier: Barrier) -> Result<Snapshot, RuntimeError> {
-        if let Some(last) = self.newest_barrier.filter(|last| barrier.checkpoint <= *last) {
-            return Err(RuntimeError::BarrierOutOfOrder { last, given: barrier.checkpoint });
-        }
-        if self.is_final {
-            return Err(RuntimeError::AfterFinal);
-        }
+        self.barriers.may_draw(barrier)?;
         if let Some(sealed) = self.intervals.seal(Some(barrier.checkpoint)).await? {
-            match self.driver.mode {
+            match self.mode {
                 Mode::ExactlyOnce => self.prepare_sealed(sealed, barrier.checkpoint).await?,
                 Mode::AtLeastOnce => {
                     // Visible before the checkpoint is complete: that is what this mode gives up.
@@ -132,8 +123,7 @@ impl<S: TwoPhaseSink> EngineSink<S> {
                 }
             }
         }
-        self.newest_barrier = Some(barrier.checkpoint);
-        self.is_final = barrier.kind == BarrierKind::Final;
+        self.barriers.drawn(barrier);
         self.snapshot()
     }
 
@@ -143,7 +133,7 @@ impl<S: TwoPhaseSink> EngineSink<S> {
         checkpoint: CheckpointId,
     ) -> Result<(), RuntimeError> {
         let Sealed { txn, handle, encoded } = sealed;
-        let envelope = Envelope { slot: txn.slot, handle: encoded, position: None };
+        let envelope = Envelope { slot: txn.slot, handle: Some(encoded.clone()), position: None };
         let request = PrepareRequest {
             epoch: Some(txn.epoch),
             checkpoint_id: Some(checkpoint),
@@ -155,7 +145,8 @@ impl<S: TwoPhaseSink> EngineSink<S> {
         prepared.map_err(|e| RuntimeError::about_txn(&txn.client, txn.txn_id, e))?;
         self.intervals.sealed_is_safe();
         self.intervals.env.observer.pass(Point::Prepared);
-        let encoded = envelope.handle;
+        self.barriers.prepared(txn.txn_id, checkpoint);
+        let handle = Some(handle);
         let ending = Ending { txn, handle, encoded, is_decided: false, timer: PendingTimer::start() };
         self.prepared.insert(ending.txn.txn_id, ending);
         Ok(())
@@ -190,11 +181,12 @@ impl<S: TwoPhaseSink> EngineSink<S> {
     /// The sticky error, if the runtime has stopped. What is prepared is committed by the next `open`.
     pub fn checkpoint_completed(&mut self, checkpoint: CheckpointId) -> Result<(), RuntimeError> {
         self.intervals.env.status.check()?;
-        let is_covered = |ending: &Ending<S::Handle>| ending.txn.checkpoint.is_some_and(|own| own <= checkpoint);
-        let (covered, later) = std::mem::take(&mut self.prepared).into_iter().partition(|(_, e)| is_covered(e));
-        self.prepared = later;
-        let covered: BTreeMap<_, _> = covered;
-        self.intervals.committer.enqueue(covered.into_values());
+        let covered = self.barriers.completed(checkpoint);
+        let endings = covered.iter().filter_map(|id| self.prepared.remove(id));
+        self.intervals.committer.enqueue(endings);
+        if let Some(unnamed) = &mut self.unnamed {
+            unnamed.completed();
+        }
         Ok(())
     }
 
@@ -229,7 +221,6 @@ async fn open_once<S: TwoPhaseSink>(
     opening: &mut Opening<S>,
     worker: Worker,
     name: &SinkName,
-    restored: Option<CheckpointId>,
     named: &[SnapshotElement],
 ) -> Result<Option<Raised>, RuntimeError> {
     let own = name.client(worker.slot())?;
@@ -238,33 +229,51 @@ async fn open_once<S: TwoPhaseSink>(
     let may_create = opening.settings.first_start || has_siblings;
 
     let mut raised = vec![opening.raise(own.clone(), worker.slot(), may_create).await?];
-    let left_over = |(slot, item): &(Slot, _)| worker.owns(*slot) && client_of(item) != &own;
+    let left_over = |(slot, item): &(Slot, ClientItem)| worker.owns(*slot) && item.client_name != own;
     for (slot, item) in known.iter().filter(|one| left_over(one)) {
-        raised.push(opening.raise(client_of(item).clone(), *slot, false).await?);
+        raised.push(opening.raise(item.client_name.clone(), *slot, false).await?);
     }
     // Listed again: with the epochs raised, nothing an older owner begins can be missed.
     let clients = opening.clients_of(name).await?;
-    opening.check_rewind(restored, &clients)?;
-    for one in &raised {
-        opening.fence(&one.owned).await?;
-    }
-    let last_committed = clients
-        .iter()
-        .filter_map(|(_, item)| Some((item.client_name.clone(), item.last_committed.as_ref()?.txn_id)))
-        .collect();
-    let unnamed = |checkpoint: Option<CheckpointId>| match (checkpoint, restored) {
-        (Some(prepared), Some(restored)) if prepared > restored => Unnamed::Abort,
-        (_, Some(_)) => Unnamed::LeaveAlone,
-        (_, None) => Unnamed::Abort,
+    let has_prepared = |item: &ClientItem| item.counts.get(&TxnState::Prepared).is_some_and(|count| *count > 0);
+    let from_nothing = matches!(opening.rules, Rules::Engine { restored: None, .. });
+    let prepared = if from_nothing && clients.iter().any(|(_, item)| has_prepared(item)) {
+        opening.prepared_of(name).await?
+    } else {
+        Vec::new()
     };
-    opening.report = OpenReport::default();
-    opening.report.clients = raised.iter().map(|one| one.owned.client.clone()).collect();
-    match opening.finish(&raised, named, &last_committed, unnamed).await? {
+    let findings = Findings { clients: clients.iter().map(|(_, item)| found(item)).collect(), prepared, owned: vec![] };
+    match opening.check_and_finish(&mut raised, named, findings).await? {
         Finished::Done => Ok(Some(raised.swap_remove(0))),
         Finished::LookAgain => Ok(None),
     }
 }
 
-fn client_of(item: &ratified_protocol::ClientItem) -> &ClientName {
-    &item.client_name
+fn found(item: &ClientItem) -> Found {
+    Found {
+        client: item.client_name.clone(),
+        last_committed: item.last_committed.as_ref().map(|last| last.txn_id),
+        committed: item.last_committed.as_ref().map(|last| last.checkpoint_id),
+    }
+}
+
+fn rules(driver: &EngineDriven, restored: Option<CheckpointId>, named: &[SnapshotElement]) -> Rules {
+    Rules::Engine {
+        restored,
+        named: named.iter().map(|element| (element.txn_id, element.client.clone())).collect(),
+        share: if driver.worker.is_alone() { Share::Whole } else { Share::Part },
+        unnamed: driver.unnamed,
+        run: driver.run.as_ref().map(ToString::to_string),
+        accept_rewind: driver.accept_rewind,
+    }
+}
+
+fn drive(driver: &EngineDriven) -> Drive {
+    let deciding = match driver.mode {
+        Mode::ExactlyOnce => Deciding::WhenPrepared,
+        Mode::AtLeastOnce => Deciding::Never,
+    };
+    let run = driver.run.iter().map(|run| (RUN_LABEL.to_owned(), run.to_string()));
+    // One label, and as short as any text may be.
+    Drive { deciding, labels: run.collect::<BTreeMap<_, _>>().try_into().unwrap_or_default() }
 }

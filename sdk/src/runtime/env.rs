@@ -27,6 +27,8 @@ pub(crate) struct Progress {
     pub(crate) error: Option<RuntimeError>,
     /// How many transactions are completed and not finished to the end.
     pub(crate) ending: usize,
+    /// Whether what no snapshot names is being looked at.
+    pub(crate) is_settling: bool,
     /// The newest transaction finished to the end.
     pub(crate) finished: Option<TxnId>,
     /// How many commits found the data visible.
@@ -68,7 +70,7 @@ impl Status {
     pub(crate) async fn until_fewer_than(&self, count: usize) -> Result<(), RuntimeError> {
         let mut progress = self.0.subscribe();
         // The sender lives as long as `self`: waiting cannot end otherwise.
-        let _ = progress.wait_for(|p| p.ending < count || p.error.is_some()).await;
+        let _ = progress.wait_for(|p| p.ending + usize::from(p.is_settling) < count || p.error.is_some()).await;
         self.check()
     }
 }

@@ -92,6 +92,35 @@ pub enum RuntimeError {
         /// The checkpoint it has committed; `None` if it has only prepared, or committed without a checkpoint.
         committed: Option<CheckpointId>,
     },
+    /// The sink holds data of this client that the coordinator and the restored state do not know, or are about to end: both
+    /// were put back, or the coordinator's store was lost, and its records would be written twice. The caller must put the
+    /// sink back, too, restore a newer state, or accept the duplicates (`accept_unknown_data`).
+    #[error(
+        "the sink is ahead of what is known of {client} ({} visible, {} staged, the newest {}): the job, the \
+         coordinator or both were put back, or its store was lost, and records would be written twice",
+        visible.len(), staged.len(), show(&visible.iter().chain(staged).max())
+    )]
+    SinkAhead {
+        /// Whose data.
+        client: ClientName,
+        /// What readers of the sink see and nobody accounts for.
+        visible: Vec<TxnId>,
+        /// What is staged although nothing ever began.
+        staged: Vec<TxnId>,
+    },
+    /// No snapshot names what was prepared for the restored checkpoint: its records would stay invisible for ever. The
+    /// caller must restore the sink's state, or say what is to become of them (`on_unnamed`).
+    #[error(
+        "no snapshot names {} prepared transactions of {} ({}): the sink's state was not restored, and their records \
+         would be lost",
+        txns.len(), restored_checkpoint(restored), named(txns)
+    )]
+    Unnamed {
+        /// The checkpoint the job restores.
+        restored: Option<CheckpointId>,
+        /// What it has prepared.
+        txns: Vec<(ClientName, TxnId)>,
+    },
     /// A restored snapshot names a transaction of a later checkpoint than the one that is said to be restored.
     #[error("a snapshot of checkpoint {snapshot} cannot belong to {}", restored_checkpoint(restored))]
     SnapshotNotRestored {
@@ -173,6 +202,12 @@ fn show<T: ToString>(value: &Option<T>) -> String {
 
 fn restored_checkpoint(restored: &Option<CheckpointId>) -> String {
     restored.map_or_else(|| "no checkpoint".to_owned(), |id| format!("checkpoint {id}"))
+}
+
+/// The first few.
+fn named(txns: &[(ClientName, TxnId)]) -> String {
+    let named: Vec<_> = txns.iter().take(3).map(|(client, id)| format!("{id} of {client}")).collect();
+    format!("{}{}", named.join(", "), if txns.len() > named.len() { ", ..." } else { "" })
 }
 
 fn progress(committed: &Option<CheckpointId>) -> String {

@@ -1,15 +1,16 @@
-//! Finishing what earlier owners left behind.
+//! Finishing what earlier owners left behind, as [`plan`](super::decide::plan) says.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use ratified_protocol::{CheckpointId, ClientName, Outcome, Payload, Txn, TxnId, TxnState};
+use ratified_protocol::{ClientName, Outcome, Payload, Txn, TxnId};
 
 use super::{
+    decide::{Command, Key, is_given_up},
     error::RuntimeError,
     metrics,
     open::{Opening, Raised},
     payload::{Envelope, decode_handle},
-    policy::{Lost, LostPolicy},
+    policy::Lost,
     snapshot::SnapshotElement,
 };
 use crate::sink::{Committed, TwoPhaseSink, TxnContext};
@@ -23,78 +24,91 @@ pub(super) enum Finished {
     LookAgain,
 }
 
-/// What is to become of a PREPARED transaction that no snapshot names.
-pub(super) enum Unnamed {
-    /// Nothing: whoever restored its handle commits it.
-    LeaveAlone,
-    /// It is aborted: its records are read again.
-    Abort,
+/// What is known of the transactions to be finished.
+pub(super) struct Known<'a> {
+    pub(super) raised: &'a [Raised],
+    pub(super) named: &'a [SnapshotElement],
+    pub(super) last_committed: BTreeMap<ClientName, TxnId>,
 }
 
-struct ToCommit {
-    txn: TxnContext,
-    element: Option<SnapshotElement>,
-    told: Option<Txn>,
+impl Known<'_> {
+    fn told(&self, (id, client): &Key) -> Option<(&Raised, &Txn)> {
+        let one = self.raised.iter().find(|one| one.owned.client == *client)?;
+        Some((one, one.unfinished.iter().find(|txn| txn.txn_id == *id)?))
+    }
+
+    fn element(&self, (id, client): &Key) -> Option<&SnapshotElement> {
+        self.named.iter().find(|element| element.txn_id == *id && element.client == *client)
+    }
+
+    fn context(&self, key: &Key) -> Result<TxnContext, RuntimeError> {
+        let (id, client) = key;
+        if let Some(element) = self.element(key) {
+            // A worker may be given what another one's client began; its epoch is then the one it was begun with.
+            let epoch = self.raised.iter().find(|one| one.owned.client == *client).map(|one| one.owned.epoch);
+            let txn = TxnContext::new(client.clone(), *id, epoch.unwrap_or(element.epoch));
+            return Ok(txn.with_slot(element.slot).with_checkpoint(Some(element.checkpoint)));
+        }
+        let told = self.told(key).map(|(one, txn)| one.owned.context(*id).with_checkpoint(txn.checkpoint_id));
+        told.ok_or_else(|| RuntimeError::TxnNotFound { client: client.clone(), txn_id: *id })
+    }
 }
 
 impl<S: TwoPhaseSink> Opening<S> {
-    /// Finishes everything, in order: commits ascending, aborts, then what only the pending store or the sink remembers.
-    pub(super) async fn finish(
-        &mut self,
-        raised: &[Raised],
-        named: &[SnapshotElement],
-        last_committed: &BTreeMap<ClientName, TxnId>,
-        unnamed: impl Fn(Option<CheckpointId>) -> Unnamed,
-    ) -> Result<Finished, RuntimeError> {
-        let to_commit = collect_commits(raised, named);
-        let names: BTreeSet<_> = named.iter().map(|e| (e.client.clone(), e.txn_id)).collect();
-        self.note_left(raised, &to_commit);
-        for (_, commit) in to_commit {
-            self.commit_one(commit, last_committed).await?;
-        }
-        for one in raised {
-            for txn in with_state(one, TxnState::Aborting) {
-                self.apply_abort(one, txn).await?;
-            }
-            if self.end_prepared(one, &names, &unnamed).await? == Finished::LookAgain {
+    /// Carries out the plan, then settles what only the pending store or the sink remembers.
+    pub(super) async fn finish(&mut self, known: &Known<'_>, commands: Vec<Command>) -> Result<Finished, RuntimeError> {
+        let is_decided = |command: &&Command| !matches!(command, Command::Abort(_) | Command::LeaveAlone(_));
+        self.left = commands.iter().filter(is_decided).map(|command| left(key_of(command))).collect();
+        for command in &commands {
+            if self.carry_out(known, command).await? == Finished::LookAgain {
                 return Ok(Finished::LookAgain);
             }
         }
-        for one in raised {
-            self.settle_pending(one, &names).await?;
+        for one in known.raised {
+            self.settle_pending(one, known.named).await?;
             self.clean_up_staged(one).await?;
         }
         Ok(Finished::Done)
     }
 
-    fn note_left(&mut self, raised: &[Raised], to_commit: &BTreeMap<(TxnId, ClientName), ToCommit>) {
-        self.left = to_commit.keys().map(|(id, client)| (client.clone(), *id)).collect();
-        for one in raised {
-            let aborting = with_state(one, TxnState::Aborting);
-            self.left.extend(aborting.map(|txn| (txn.client_name.clone(), txn.txn_id)));
+    async fn carry_out(&mut self, known: &Known<'_>, command: &Command) -> Result<Finished, RuntimeError> {
+        let key = key_of(command);
+        let txn = known.context(key)?;
+        match command {
+            Command::Commit(_) | Command::Apply(_) => self.commit_one(known, command, &txn).await?,
+            Command::Remove(_) => self.apply_abort(known, key, &txn).await?,
+            Command::Abort(_) => {
+                self.left.insert(left(key));
+                if self.env.decide_abort(self.limit, &txn).await?.is_none() {
+                    return Ok(Finished::LookAgain);
+                }
+                self.apply_abort(known, key, &txn).await?;
+            }
+            Command::LeaveAlone(_) => {
+                self.report.left_alone.push(left(key));
+                self.left_alone.push(txn);
+            }
         }
+        Ok(Finished::Done)
     }
 
     fn done(&mut self, txn: &TxnContext) {
         self.left.remove(&(txn.client.clone(), txn.txn_id));
     }
 
-    async fn commit_one(
-        &mut self,
-        commit: ToCommit,
-        last_committed: &BTreeMap<ClientName, TxnId>,
-    ) -> Result<(), RuntimeError> {
-        let txn = &commit.txn;
-        let decided = match &commit.told {
-            Some(told) => told.state,
-            None => match self.env.decide_commit(self.limit, &txn.client, txn.txn_id).await {
+    async fn commit_one(&mut self, known: &Known<'_>, command: &Command, txn: &TxnContext) -> Result<(), RuntimeError> {
+        let key = key_of(command);
+        let told = known.told(key).map(|(_, txn)| txn);
+        let decided = match (command, told) {
+            (Command::Apply(_), Some(told)) => told.state,
+            _ => match self.env.decide_commit(self.limit, &txn.client, txn.txn_id).await {
                 Ok(decided) => decided.state,
-                Err(error) => return self.skip_lost(txn, error, last_committed).await,
+                Err(error) => return self.skip_lost(txn, error, known).await,
             },
         };
-        let encoded = match commit.element {
-            Some(element) => element.handle,
-            None => self.told_handle(txn, commit.told.and_then(|told| told.payload)).await?,
+        let encoded = match known.element(key) {
+            Some(element) => element.handle.clone(),
+            None => self.told_handle(txn, told.and_then(|told| told.payload.clone())).await?,
         };
         self.apply_commit(txn, &encoded, decided.is_terminal()).await
     }
@@ -117,7 +131,7 @@ impl<S: TwoPhaseSink> Opening<S> {
             None => self.look_up(&txn.client, txn.txn_id).await?.and_then(|txn| txn.payload),
         };
         let lost = || RuntimeError::HandleLost { client: txn.client.clone(), txn_id: txn.txn_id };
-        Ok(Envelope::from_payload(&payload.ok_or_else(lost)?)?.handle)
+        Envelope::from_payload(&payload.ok_or_else(lost)?)?.handle.ok_or_else(lost)
     }
 
     /// Goes on without a lost transaction, if the job has decided so.
@@ -125,12 +139,12 @@ impl<S: TwoPhaseSink> Opening<S> {
         &mut self,
         txn: &TxnContext,
         error: RuntimeError,
-        last_committed: &BTreeMap<ClientName, TxnId>,
+        known: &Known<'_>,
     ) -> Result<(), RuntimeError> {
         let Some(lost) = Lost::from_error(&error) else { return Err(error) };
-        let is_overtaken = last_committed.get(&txn.client).is_some_and(|last| txn.txn_id < *last);
-        let is_rewind = self.policies.accept_rewind && lost == Lost::Expired && is_overtaken;
-        if self.policies.lost_policy(lost) != LostPolicy::Skip && !is_rewind {
+        let last = known.last_committed.get(&txn.client).copied();
+        let policy = self.lost.get(&lost).copied().unwrap_or_default();
+        if !is_given_up(&self.rules, policy, lost, txn.txn_id, last) {
             return Err(error);
         }
         tracing::warn!(client = %txn.client, txn_id = %txn.txn_id, %error, "given up by policy");
@@ -144,76 +158,39 @@ impl<S: TwoPhaseSink> Opening<S> {
     }
 
     /// Removes what an aborted transaction has staged, and says so.
-    async fn apply_abort(&mut self, one: &Raised, txn: &Txn) -> Result<(), RuntimeError> {
-        let context = context_of(one, txn);
-        let handle = txn.payload.as_ref().map(Envelope::from_payload).transpose()?;
-        let handle = handle.map(|envelope| decode_handle(&envelope.handle)).transpose()?;
-        self.env.sink_abort(self.limit, &context, handle.as_ref()).await?;
-        self.env.ack(self.limit, &context, Outcome::Aborted).await?;
-        one.owned.log.remove(txn.txn_id).await?;
+    async fn apply_abort(&mut self, known: &Known<'_>, key: &Key, txn: &TxnContext) -> Result<(), RuntimeError> {
+        let told = known.told(key);
+        let payload = told.and_then(|(_, txn)| txn.payload.as_ref());
+        let handle = payload.map(Envelope::from_payload).transpose()?.and_then(|envelope| envelope.handle);
+        let handle = handle.map(|handle| decode_handle(&handle)).transpose()?;
+        self.env.sink_abort(self.limit, txn, handle.as_ref()).await?;
+        self.env.ack(self.limit, txn, Outcome::Aborted).await?;
+        if let Some((one, _)) = told {
+            one.owned.log.remove(txn.txn_id).await?;
+        }
         self.report.aborted += 1;
-        self.done(&context);
+        self.done(txn);
         Ok(())
     }
+}
 
-    /// Newest first: if an abort turns out to be too late, nothing older was ended yet.
-    async fn end_prepared(
-        &mut self,
-        one: &Raised,
-        named: &BTreeSet<(ClientName, TxnId)>,
-        unnamed: impl Fn(Option<CheckpointId>) -> Unnamed,
-    ) -> Result<Finished, RuntimeError> {
-        let prepared: BTreeMap<_, _> = with_state(one, TxnState::Prepared).map(|txn| (txn.txn_id, txn)).collect();
-        for (id, txn) in prepared.into_iter().rev() {
-            if named.contains(&(one.owned.client.clone(), id)) {
-                continue;
-            }
-            if matches!(unnamed(txn.checkpoint_id), Unnamed::LeaveAlone) {
-                self.report.left_alone.push((one.owned.client.clone(), id));
-                continue;
-            }
-            self.left.insert((one.owned.client.clone(), id));
-            if self.env.decide_abort(self.limit, &context_of(one, txn)).await?.is_none() {
-                return Ok(Finished::LookAgain);
-            }
-            self.apply_abort(one, txn).await?;
-        }
-        Ok(Finished::Done)
+fn key_of(command: &Command) -> &Key {
+    match command {
+        Command::Commit(key)
+        | Command::Apply(key)
+        | Command::Remove(key)
+        | Command::Abort(key)
+        | Command::LeaveAlone(key) => key,
     }
 }
 
-fn with_state(one: &Raised, state: TxnState) -> impl Iterator<Item = &Txn> {
-    one.unfinished.iter().filter(move |txn| txn.state == state)
-}
-
-fn context_of(one: &Raised, txn: &Txn) -> TxnContext {
-    one.owned.context(txn.txn_id).with_checkpoint(txn.checkpoint_id)
-}
-
-/// What must be committed, ascending: what the snapshots name, and what was decided.
-fn collect_commits(raised: &[Raised], named: &[SnapshotElement]) -> BTreeMap<(TxnId, ClientName), ToCommit> {
-    let mut to_commit = BTreeMap::new();
-    for one in raised {
-        for txn in with_state(one, TxnState::Committing) {
-            let commit = ToCommit { txn: context_of(one, txn), element: None, told: Some(txn.clone()) };
-            to_commit.insert((txn.txn_id, txn.client_name.clone()), commit);
-        }
-    }
-    for element in named {
-        // A worker may be given what another one's client began; its epoch is then the one it was begun with.
-        let epoch = raised.iter().find(|one| one.owned.client == element.client).map(|one| one.owned.epoch);
-        let txn = TxnContext::new(element.client.clone(), element.txn_id, epoch.unwrap_or(element.epoch))
-            .with_slot(element.slot)
-            .with_checkpoint(Some(element.checkpoint));
-        let commit = ToCommit { txn, element: Some(element.clone()), told: None };
-        to_commit.insert((element.txn_id, element.client.clone()), commit);
-    }
-    to_commit
+fn left((id, client): &Key) -> (ClientName, TxnId) {
+    (client.clone(), *id)
 }
 
 #[cfg(test)]
 mod tests {
-    use ratified_protocol::{Epoch, StoreId};
+    use ratified_protocol::{CheckpointId, Epoch, StoreId};
 
     use super::*;
     use crate::{
@@ -240,9 +217,10 @@ mod tests {
         let client: ClientName = "job.0".parse().unwrap();
         let log = MemoryStore::new().open(&client).await.unwrap();
         let owned = Owned { client, slot: Slot::new(0), epoch: Epoch::new(9), log };
-        let raised = [Raised { owned, unfinished: Vec::new(), last_committed: None, floors: Vec::new() }];
-        let commits = collect_commits(&raised, &[element("job.1", 1), element("job.0", 2)]);
-        let epochs: Vec<_> = commits.values().map(|c| (c.txn.client.to_string(), c.txn.epoch.as_u64())).collect();
-        assert_eq!(epochs, [("job.1".to_owned(), 7), ("job.0".to_owned(), 9)]);
+        let raised = [Raised { owned, unfinished: Vec::new(), last_committed: None, newest: None, floors: Vec::new() }];
+        let named = [element("job.1", 1), element("job.0", 2)];
+        let known = Known { raised: &raised, named: &named, last_committed: BTreeMap::new() };
+        let epoch_of = |e: &SnapshotElement| known.context(&(e.txn_id, e.client.clone())).unwrap().epoch.as_u64();
+        assert_eq!(named.each_ref().map(epoch_of), [7, 9]);
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ratified_protocol::{
-    BeginRequest, CheckpointId, ClientName, Epoch, MAX_PAYLOAD_BYTES, Outcome, ParticipantSet, StoreId, TxnId,
+    BeginRequest, CheckpointId, ClientName, Epoch, Labels, MAX_PAYLOAD_BYTES, Outcome, ParticipantSet, StoreId, TxnId,
 };
 use tokio::time::Instant;
 
@@ -45,12 +45,18 @@ pub(crate) enum Deciding {
     Never,
 }
 
+/// How the driver's transactions look to the coordinator.
+pub(crate) struct Drive {
+    pub(crate) deciding: Deciding,
+    pub(crate) labels: Labels,
+}
+
 /// The writing half of a runtime, common to both ways to drive it.
 pub(crate) struct Intervals<S: TwoPhaseSink> {
     pub(crate) env: Arc<Env<S::Committer>>,
     pub(crate) owned: Owned,
     pub(crate) settings: Settings,
-    deciding: Deciding,
+    drive: Drive,
     pub(crate) committer: Committer<S::Handle>,
     writer: Option<S::Writer>,
     keep_alive: KeepAlive,
@@ -80,7 +86,7 @@ impl<S: TwoPhaseSink> Intervals<S> {
         env: Arc<Env<S::Committer>>,
         owned: Owned,
         settings: Settings,
-        deciding: Deciding,
+        drive: Drive,
         writer: S::Writer,
         ids: IdSource,
     ) -> Self {
@@ -91,7 +97,7 @@ impl<S: TwoPhaseSink> Intervals<S> {
             env,
             owned,
             settings,
-            deciding,
+            drive,
             committer,
             writer: Some(writer),
             keep_alive,
@@ -144,12 +150,12 @@ impl<S: TwoPhaseSink> Intervals<S> {
 
     /// Makes the id known outwards: own disk, coordinator, sink.
     async fn begin(&mut self) -> Result<(), RuntimeError> {
-        let txn = self.owned.context(self.ids.draw()?);
-        if self.deciding != Deciding::Never {
+        let txn = self.draw()?;
+        if self.drive.deciding != Deciding::Never {
             self.begin_at_the_coordinator(&txn).await?;
         }
         let handle = self.begin_at_the_sink(&txn).await?;
-        if self.deciding != Deciding::Never {
+        if self.drive.deciding != Deciding::Never {
             let encoded = encode_handle(&handle)?;
             if encoded.len() > MAX_PAYLOAD_BYTES {
                 return Err(RuntimeError::PayloadTooLarge { bytes: encoded.len() });
@@ -173,9 +179,9 @@ impl<S: TwoPhaseSink> Intervals<S> {
         let request = BeginRequest {
             epoch: Some(txn.epoch),
             timeout_ms: self.settings.timeout,
-            require_prepare: self.deciding == Deciding::WhenPrepared,
+            require_prepare: self.drive.deciding == Deciding::WhenPrepared,
             participants: ParticipantSet::try_from(vec![(&txn.client).into()]).unwrap_or_default(),
-            labels: Default::default(),
+            labels: self.drive.labels.clone(),
         };
         let begun = self.env.coordinator.begin(&txn.client, txn.txn_id, &request).await;
         begun.map_err(|e| RuntimeError::about_txn(&txn.client, txn.txn_id, e))?;
@@ -236,6 +242,11 @@ impl<S: TwoPhaseSink> Intervals<S> {
         self.records = 0;
     }
 
+    /// The next transaction of this client: for one that the sink does not hear of.
+    pub(crate) fn draw(&mut self) -> Result<TxnContext, RuntimeError> {
+        Ok(self.owned.context(self.ids.draw()?))
+    }
+
     /// Ends the OPEN transaction, never a prepared one. Tells how many records no barrier covers.
     pub(crate) async fn close(mut self) -> Result<(), RuntimeError> {
         let end = Instant::now() + self.settings.close_deadline;
@@ -260,12 +271,12 @@ impl<S: TwoPhaseSink> Intervals<S> {
 
     async fn abort_open(&self, open: OpenTxn<S::Handle>, limit: Limit) {
         let result = async {
-            if self.deciding != Deciding::Never && self.env.decide_abort(limit, &open.txn).await?.is_none() {
+            if self.drive.deciding != Deciding::Never && self.env.decide_abort(limit, &open.txn).await?.is_none() {
                 // A commit of it was under way and won: the next `open` finds it and finishes it.
                 return Ok(());
             }
             self.env.sink_abort(limit, &open.txn, Some(&open.handle)).await?;
-            if self.deciding != Deciding::Never {
+            if self.drive.deciding != Deciding::Never {
                 self.env.ack(limit, &open.txn, Outcome::Aborted).await?;
                 self.owned.log.remove(open.txn.txn_id).await?;
             }

@@ -10,6 +10,7 @@ use super::{
     metrics,
     open::{Opening, Raised},
     payload::decode_handle,
+    snapshot::SnapshotElement,
 };
 use crate::{
     error::ClientError,
@@ -18,18 +19,15 @@ use crate::{
 
 impl<S: TwoPhaseSink> Opening<S> {
     /// The pending store is only a hint: the coordinator is asked, and its answer followed.
-    pub(super) async fn settle_pending(
-        &mut self,
-        one: &Raised,
-        named: &BTreeSet<(ClientName, TxnId)>,
-    ) -> Result<(), RuntimeError> {
+    pub(super) async fn settle_pending(&mut self, one: &Raised, named: &[SnapshotElement]) -> Result<(), RuntimeError> {
+        let is_named = |id: TxnId| named.iter().any(|e| e.txn_id == id && e.client == one.owned.client);
         let seen: BTreeSet<_> = one.unfinished.iter().map(|txn| txn.txn_id).collect();
         let left_alone: BTreeSet<_> = self.report.left_alone.iter().cloned().collect();
         for (id, handle) in one.owned.log.contents().entries {
             if left_alone.contains(&(one.owned.client.clone(), id)) {
                 continue;
             }
-            if !seen.contains(&id) && !named.contains(&(one.owned.client.clone(), id)) {
+            if !seen.contains(&id) && !is_named(id) {
                 self.follow_pending(&one.owned, id, handle).await?;
             }
             one.owned.log.remove(id).await?;
@@ -98,7 +96,7 @@ impl<S: TwoPhaseSink> Opening<S> {
         Ok(())
     }
 
-    async fn staged_by(&self, owned: &Owned) -> Result<Vec<TxnId>, RuntimeError> {
+    pub(super) async fn staged_by(&self, owned: &Owned) -> Result<Vec<TxnId>, RuntimeError> {
         let committer = &self.env.committer;
         self.env.sink_call("sink.list_staged", self.limit, || committer.list_staged(&owned.client)).await
     }

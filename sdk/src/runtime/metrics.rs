@@ -14,6 +14,7 @@
 //! | `ratified_sdk_failed_total` | counter | errors that stopped a runtime |
 //! | `ratified_sdk_dropped_total` | counter | pending ids given up because they never began or are no longer known |
 //! | `ratified_sdk_skipped_total` | counter | lost transactions given up by policy |
+//! | `ratified_sdk_rejected_total` | counter | records that a sink rejected, and for which a job's recourse stood in |
 //! | `ratified_sdk_commit_seconds` | histogram | from prepared or decided to finished |
 
 use std::{
@@ -102,6 +103,10 @@ pub(crate) fn failed() {
 
 pub(crate) fn dropped() {
     metrics::counter!("ratified_sdk_dropped_total").increment(1);
+}
+
+pub(crate) fn rejected() {
+    metrics::counter!("ratified_sdk_rejected_total").increment(1);
 }
 
 pub(crate) fn skipped() {

@@ -3,6 +3,12 @@
 mod builder;
 mod bytes;
 mod committer;
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub mod decide;
+#[cfg(not(feature = "simulation"))]
+#[allow(unreachable_pub, unused_imports, reason = "public only under the `simulation` feature")]
+mod decide;
 mod engine;
 mod env;
 mod error;
@@ -16,6 +22,7 @@ mod open;
 mod payload;
 mod policy;
 mod snapshot;
+mod unnamed;
 
 pub(crate) use committer::OwnedTask;
 pub(crate) use env::until_sink_settles;
@@ -25,5 +32,5 @@ pub use engine::EngineSink;
 pub use error::RuntimeError;
 pub use job_sink::JobSink;
 pub use open::OpenReport;
-pub use policy::{Barrier, BarrierKind, Lost, LostPolicy, Mode, Point, SinkName, Worker};
+pub use policy::{Barrier, BarrierKind, Lost, LostPolicy, Mode, Point, SinkName, UnnamedPolicy, Worker};
 pub use snapshot::{Snapshot, SnapshotElement};

@@ -1,20 +1,24 @@
 //! Opening: raise the epoch, check, fence the sink, finish. In this order, so that nothing an older owner does can come
 //! between, and nothing is ended before it is known that the job may go on from where it wants to.
 
-use std::{collections::BTreeSet, sync::Arc};
-
-use ratified_protocol::{
-    CheckpointId, ClientItem, ClientName, Incarnation, LastCommitted, OpenRequest, Txn, TxnId, TxnState,
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
 };
+
+use ratified_protocol::{ClientItem, ClientName, Incarnation, LastCommitted, OpenRequest, Txn, TxnId, TxnState};
 use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::{
-    builder::{EngineDriven, Settings, SinkBuilder},
+    builder::{Settings, SinkBuilder},
+    decide::{Findings, Found, Labelled, OwnedClient, Rules, check_restore, check_sink, plan},
     env::{Env, Status, sink_call},
     error::RuntimeError,
-    interval::{Deciding, Intervals, Owned},
-    policy::{Lost, SinkName},
+    finish::{Finished, Known},
+    interval::{Drive, Intervals, Owned},
+    policy::{Lost, LostPolicy, SinkName},
+    snapshot::SnapshotElement,
 };
 use crate::{
     client::{ClientQuery, TxnQuery},
@@ -22,12 +26,14 @@ use crate::{
     ids::IdSource,
     pending::PendingStore,
     retry::Limit,
-    sink::{SinkCommitter, Slot, TwoPhaseSink},
+    sink::{SinkCommitter, Slot, TwoPhaseSink, TxnContext},
 };
 
 /// Most unfinished transactions in one answer to `open`; the rest is listed.
 const MAX_UNFINISHED_TOLD: usize = 1000;
 const PAGE: u32 = 1000;
+/// The label that keeps an engine's run.
+pub(super) const RUN_LABEL: &str = "run";
 
 /// What `open` found and did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -56,6 +62,8 @@ pub(super) struct Raised {
     pub(super) owned: Owned,
     pub(super) unfinished: Vec<Txn>,
     pub(super) last_committed: Option<LastCommitted>,
+    /// The greatest id that the coordinator has met.
+    pub(super) newest: Option<TxnId>,
     pub(super) floors: Vec<TxnId>,
 }
 
@@ -63,18 +71,21 @@ pub(super) struct Raised {
 pub(super) struct Opening<S: TwoPhaseSink> {
     pub(super) env: Arc<Env<S::Committer>>,
     pub(super) settings: Settings,
-    pub(super) policies: EngineDriven,
+    pub(super) rules: Rules,
+    pub(super) lost: BTreeMap<Lost, LostPolicy>,
     pub(super) limit: Limit,
     pub(super) report: OpenReport,
     /// What `finish` still has to do.
     pub(super) left: BTreeSet<(ClientName, TxnId)>,
-    sink: S,
+    /// What other workers' snapshots may name.
+    pub(super) left_alone: Vec<TxnContext>,
+    sink: Arc<S>,
     pending: Arc<dyn PendingStore>,
     incarnation: Incarnation,
 }
 
 impl<S: TwoPhaseSink> Opening<S> {
-    pub(super) async fn start<D>(builder: SinkBuilder<S, D>, policies: EngineDriven) -> Result<Self, RuntimeError> {
+    pub(super) async fn start<D>(builder: SinkBuilder<S, D>, rules: Rules) -> Result<Self, RuntimeError> {
         let SinkBuilder { sink, coordinator, pending, settings, .. } = builder;
         let end = Instant::now() + settings.open_deadline;
         let limit = Limit::Until(end);
@@ -90,8 +101,8 @@ impl<S: TwoPhaseSink> Opening<S> {
             owner: settings.owner.clone(),
         });
         let incarnation = Incarnation::new(Uuid::new_v4());
-        let (report, left) = (OpenReport::default(), BTreeSet::new());
-        Ok(Self { env, settings, policies, limit, report, left, sink, pending, incarnation })
+        let (report, left, left_alone, lost) = Default::default();
+        Ok(Self { env, settings, rules, lost, limit, report, left, left_alone, sink, pending, incarnation })
     }
 
     /// Every client of the sink that is not forgotten.
@@ -127,16 +138,16 @@ impl<S: TwoPhaseSink> Opening<S> {
         let unfinished = if opened.unfinished.len() < MAX_UNFINISHED_TOLD {
             opened.unfinished
         } else {
-            self.list_unfinished(&client).await?
+            self.list(TxnQuery { client: Some(client.clone()), ..TxnQuery::default() }).await?
         };
-        let floors = opened.newest_txn_id.into_iter().chain(opened.evicted_through).chain(pending.entries.into_keys());
-        let floors = floors.collect();
+        let newest = opened.newest_txn_id.max(opened.evicted_through);
+        let floors = newest.into_iter().chain(pending.entries.into_keys()).collect();
         let owned = Owned { client, slot, epoch: opened.epoch, log };
-        Ok(Raised { owned, unfinished, last_committed: opened.last_committed, floors })
+        Ok(Raised { owned, unfinished, last_committed: opened.last_committed, newest, floors })
     }
 
-    async fn list_unfinished(&self, client: &ClientName) -> Result<Vec<Txn>, RuntimeError> {
-        let mut query = TxnQuery { client: Some(client.clone()), page_size: Some(PAGE), ..TxnQuery::default() };
+    async fn list(&self, mut query: TxnQuery) -> Result<Vec<Txn>, RuntimeError> {
+        query.page_size = Some(PAGE);
         let mut unfinished = Vec::new();
         loop {
             let page = self.env.limited(self.limit).txns(&query).await?;
@@ -149,32 +160,59 @@ impl<S: TwoPhaseSink> Opening<S> {
     }
 
     /// Ends in the sink what older owners still hold open.
-    pub(super) async fn fence(&self, owned: &Owned) -> Result<(), RuntimeError> {
+    async fn fence(&self, owned: &Owned) -> Result<(), RuntimeError> {
         let committer = &self.env.committer;
         self.env.sink_call("sink.fence", self.limit, || committer.fence(&owned.client, owned.epoch)).await
     }
 
-    /// Refuses to restore a state that the sink is ahead of, before anything prepared is ended because of it.
-    pub(super) fn check_rewind(
-        &self,
-        restored: Option<CheckpointId>,
-        clients: &[(Slot, ClientItem)],
-    ) -> Result<(), RuntimeError> {
-        if self.policies.accept_rewind {
-            return Ok(());
+    /// Everything PREPARED of a sink, with the runs that began it.
+    pub(super) async fn prepared_of(&self, name: &SinkName) -> Result<Vec<Labelled>, RuntimeError> {
+        let state = Some(TxnState::Prepared);
+        let query = TxnQuery { state, client_prefix: Some(name.prefix()), ..TxnQuery::default() };
+        let is_of_sink = |txn: &Txn| name.slot_of(&txn.client_name).is_some();
+        let run_of = |txn: &Txn| txn.labels.as_ref()?.as_map().get(RUN_LABEL).cloned();
+        let prepared = self.list(query).await?.into_iter().filter(is_of_sink);
+        Ok(prepared.map(|txn| Labelled { run: run_of(&txn), client: txn.client_name }).collect())
+    }
+
+    /// What the sink holds of a client, beside what the coordinator does.
+    async fn owned_client(&self, one: &Raised) -> Result<OwnedClient, RuntimeError> {
+        let (committer, owned) = (&self.env.committer, &one.owned);
+        let list = || committer.list_visible(&owned.client);
+        let visible = self.env.sink_call("sink.list_visible", self.limit, list).await?;
+        let never_began = self.settings.first_start && one.newest.is_none();
+        let staged = if never_began { self.staged_by(owned).await? } else { Vec::new() };
+        let state = |txn: &Txn| (txn.txn_id, txn.state, txn.checkpoint_id);
+        let unfinished = one.unfinished.iter().map(state).collect();
+        Ok(OwnedClient { client: owned.client.clone(), unfinished, newest: one.newest, visible, staged })
+    }
+
+    /// The second half of a look: checks, fences the sink, and finishes what is unfinished.
+    pub(super) async fn check_and_finish(
+        &mut self,
+        raised: &mut [Raised],
+        named: &[SnapshotElement],
+        mut findings: Findings,
+    ) -> Result<Finished, RuntimeError> {
+        check_restore(&self.rules, &findings)?;
+        for one in raised.iter_mut() {
+            let owned = self.owned_client(one).await?;
+            one.floors.extend(owned.visible.iter().flatten().chain(&owned.staged));
+            findings.owned.push(owned);
         }
-        for (_, item) in clients {
-            let committed = item.last_committed.as_ref().map(|last| last.checkpoint_id);
-            let is_rewound = match restored {
-                Some(restored) => committed.flatten().is_some_and(|committed| committed > restored),
-                None => committed.is_some() || item.counts.get(&TxnState::Prepared).is_some_and(|count| *count > 0),
-            };
-            if is_rewound {
-                let client = item.client_name.clone();
-                return Err(RuntimeError::Rewound { restored, client, committed: committed.flatten() });
-            }
+        if !self.settings.accept_unknown_data {
+            check_sink(&self.rules, &findings, self.settings.first_start)?;
         }
-        Ok(())
+        let commands = plan(&self.rules, &findings)?;
+        for one in raised.iter() {
+            self.fence(&one.owned).await?;
+        }
+        self.report = OpenReport::default();
+        self.report.clients = raised.iter().map(|one| one.owned.client.clone()).collect();
+        self.left_alone.clear();
+        let last = |one: &Found| Some((one.client.clone(), one.last_committed?));
+        let last_committed = findings.clients.iter().filter_map(last).collect();
+        self.finish(&Known { raised, named, last_committed }, commands).await
     }
 
     /// The writing half, once everything is finished.
@@ -182,11 +220,11 @@ impl<S: TwoPhaseSink> Opening<S> {
         self,
         raised: Raised,
         floors: impl IntoIterator<Item = TxnId>,
-        deciding: Deciding,
+        drive: Drive,
     ) -> Result<(Intervals<S>, OpenReport), RuntimeError> {
         let writer = self.env.sink_call("sink.writer", self.limit, || self.sink.writer()).await?;
         let ids = IdSource::above(raised.floors.into_iter().chain(floors));
-        Ok((Intervals::new(self.env, raised.owned, self.settings, deciding, writer, ids), self.report))
+        Ok((Intervals::new(self.env, raised.owned, self.settings, drive, writer, ids), self.report))
     }
 
     /// An error of opening, with what is left if the deadline passed in the middle.

@@ -73,6 +73,11 @@ impl Worker {
         Slot::new(self.index)
     }
 
+    /// Whether the job has no other worker.
+    pub(crate) const fn is_alone(self) -> bool {
+        self.parallelism == 1
+    }
+
     /// Whether it finishes what this slot left behind: every left-over of a larger past has one owner.
     pub(crate) const fn owns(self, slot: Slot) -> bool {
         slot.as_u32() % self.parallelism == self.index
@@ -87,7 +92,9 @@ pub enum Mode {
     #[default]
     ExactlyOnce,
     /// Records become visible at the barrier, before the checkpoint is complete; after a failure some are written again.
-    /// What an exactly-once run left pending is still finished by `open`.
+    /// What an exactly-once run left pending is still finished by `open`. The coordinator hears nothing of what this mode
+    /// writes: a later exactly-once run over a sink that tells what it shows must
+    /// [accept that](crate::SinkBuilder::accept_unknown_data).
     AtLeastOnce,
 }
 
@@ -129,6 +136,21 @@ pub enum LostPolicy {
     Fail,
     /// It goes on without the transaction, counts it and names it in the report: its records are given up.
     Skip,
+}
+
+/// What `open` does about a transaction that was prepared for the restored checkpoint, or an older one, and that no
+/// snapshot names: the engine has lost the sink's state, or was given an operator of another name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum UnnamedPolicy {
+    /// It fails with [`RuntimeError::Unnamed`]: the records belong to a completed checkpoint and would stay invisible. A
+    /// sink of several workers fails when the first checkpoint completes, since another worker may have the snapshot.
+    #[default]
+    Fail,
+    /// It is committed: the coordinator has kept its handle. For an engine whose restored checkpoint is known to hold it.
+    Commit,
+    /// It stays prepared and invisible, and is named in the report.
+    LeaveAlone,
 }
 
 /// Why a barrier was drawn.

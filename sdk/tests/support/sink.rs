@@ -21,6 +21,7 @@ struct World {
     failures: BTreeMap<&'static str, VecDeque<SinkError>>,
     ids: Vec<Key>,
     padding: usize,
+    rejected: Option<(&'static str, String)>,
 }
 
 /// Clones share what is staged and visible: it outlives every runtime, as a real sink does.
@@ -75,6 +76,18 @@ impl TestSink {
     /// Lets the next call of this name fail.
     pub(crate) fn fail(&self, call: &'static str, error: SinkError) {
         self.world.lock().unwrap().failures.entry(call).or_default().push_back(error);
+    }
+
+    /// From now on this call (`write` or `pre_commit`) is refused where it is about this record.
+    pub(crate) fn reject(&self, call: &'static str, record: &str) {
+        self.world.lock().unwrap().rejected = Some((call, record.to_owned()));
+    }
+
+    fn judge(&self, call: &str, records: &[String]) -> Result<(), SinkError> {
+        match &self.world.lock().unwrap().rejected {
+            Some((at, record)) if *at == call && records.contains(record) => Err(SinkError::rejected("too long")),
+            _ => Ok(()),
+        }
     }
 
     /// Takes back every failure that was planned.
@@ -180,6 +193,7 @@ impl SinkWriter for TestSink {
         records: Vec<String>,
     ) -> Result<(), SinkError> {
         self.note("write", txn)?;
+        self.judge("write", &records)?;
         handle.records += records.len() as u64;
         let mut world = self.world.lock().unwrap();
         let staged = world.staged.get_mut(&(txn.client.clone(), txn.txn_id));
@@ -188,6 +202,8 @@ impl SinkWriter for TestSink {
     }
 
     async fn pre_commit(&mut self, txn: &TxnContext, _handle: &mut TestHandle) -> Result<(), SinkError> {
+        let staged = self.world.lock().unwrap().staged.get(&(txn.client.clone(), txn.txn_id)).cloned();
+        self.judge("pre_commit", &staged.unwrap_or_default())?;
         self.note("pre_commit", txn)
     }
 }
@@ -225,6 +241,12 @@ impl SinkCommitter for TestSink {
     async fn list_staged(&self, client: &ClientName) -> Result<Vec<TxnId>, SinkError> {
         let world = self.world.lock().unwrap();
         Ok(world.staged.keys().filter(|(owner, _)| owner == client).map(|(_, id)| *id).collect())
+    }
+
+    async fn list_visible(&self, client: &ClientName) -> Result<Option<Vec<TxnId>>, SinkError> {
+        let world = self.world.lock().unwrap();
+        let of_client = world.visible.iter().filter(|((owner, _), _)| owner == client);
+        Ok(Some(of_client.map(|((_, id), _)| *id).collect()))
     }
 
     async fn fence(&self, _client: &ClientName, _epoch: Epoch) -> Result<(), SinkError> {

@@ -100,7 +100,6 @@ impl Input {
         Ok(())
     }
 
-    #[cfg(feature = "csv")]
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
