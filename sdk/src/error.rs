@@ -2,8 +2,10 @@
 
 use std::{error::Error, fmt, sync::Arc, time::Duration};
 
-use ratified_protocol::{Code, Problem, StoreId};
+use ratified_protocol::{Code, Problem};
 use thiserror::Error;
+
+use crate::client::MetStore;
 
 /// The cause behind an error, shared so that a sticky error can be told again and again.
 #[derive(Clone)]
@@ -111,14 +113,33 @@ pub enum ClientError {
         /// What went wrong last.
         cause: Cause,
     },
+    /// Something in front of the coordinator refuses: a proxy, a gateway, another service at this address. Whether an
+    /// earlier attempt was carried out is not known, and what was pending stays so. The caller must mend the URL, or what
+    /// stands in front, and ask again with the same id.
+    #[error(
+        "{call} was answered by something that is not the coordinator: status {status}, {begins:?}. Nothing follows from \
+         that: mend the URL or what stands in front of the coordinator, then start again"
+    )]
+    NotTheCoordinator {
+        /// The name of the call.
+        call: &'static str,
+        /// The HTTP status.
+        status: u16,
+        /// The first bytes of its body, as ASCII.
+        begins: String,
+    },
     /// The store behind the coordinator is another one, or an older copy of itself: a restored backup or a stranger.
-    /// The caller must stop; an operator decides.
-    #[error("the coordinator's store was {known} and now is {met}: an older copy, or another one")]
+    /// Nothing was done. The caller must stop; an operator decides.
+    #[error(
+        "the coordinator's store was {known} and now is {met}: an older copy was put back, or it is another store. \
+         Nothing was done. Put the newest copy of the known store back, or let this job talk to the coordinator that has \
+         it; if it is lost, compare the sink with the coordinator first, and only then remove the pending store"
+    )]
     StoreChanged {
-        /// The greatest one known when the request was sent.
-        known: StoreId,
-        /// The one that answered.
-        met: StoreId,
+        /// What was known when the request was sent.
+        known: MetStore,
+        /// What answered.
+        met: MetStore,
     },
     /// The client cannot be made: a bad URL, no TLS. The caller must mend the configuration.
     #[error("the coordinator client cannot be set up: {0}")]
@@ -126,10 +147,10 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// The coordinator's code, if this is a definite answer.
+    /// The coordinator's code, if this is a definite answer with one that this version knows.
     pub fn code(&self) -> Option<Code> {
         match self {
-            Self::Refused(problem) => Some(problem.code),
+            Self::Refused(problem) => problem.code.known(),
             _ => None,
         }
     }

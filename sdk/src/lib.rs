@@ -99,10 +99,10 @@ mod transport;
 
 pub use ratified_protocol as protocol;
 pub use ratified_protocol::{
-    CheckpointId, ClientName, Code, EndReason, Epoch, Outcome, ParticipantName, Problem, StoreId, TxnId, TxnState,
+    CheckpointId, ClientName, Code, EndReason, Epoch, Outcome, ParticipantName, Problem, StoreId, Told, TxnId, TxnState,
 };
 
-pub use client::{ClientOptions, ClientQuery, CoordinatorClient, TxnQuery};
+pub use client::{ClientOptions, ClientQuery, CoordinatorClient, MetStore, TxnQuery};
 pub use error::{Cause, Certainty, ClientError, SinkError};
 pub use retry::RetryDelays;
 pub use runtime::{

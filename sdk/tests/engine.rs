@@ -36,7 +36,7 @@ async fn the_pending_store_remembers_what_is_not_finished_and_nothing_else() {
     let handle = br#"{"records":0,"padding":""}"#.to_vec();
     let id = world.sink.ids(&client(0))[0];
     assert_eq!(log.contents().entries.into_iter().collect::<Vec<_>>(), [(id, Some(handle))]);
-    assert_eq!(log.contents().store_id, world.client_store_id().await);
+    assert_eq!(log.contents().store, world.client_store_id().await);
     runtime.pre_commit(checkpoint(1)).await.unwrap();
     assert_eq!(log.contents().entries.len(), 1);
     runtime.checkpoint_completed(completed(1)).unwrap();
@@ -372,12 +372,15 @@ async fn the_pending_store_learns_of_a_restart_of_the_coordinator() {
     let mut runtime = world.first().await;
     let log = support::log_of(&world.pending, &client(0)).await;
     runtime.write("1".into()).await.unwrap();
-    let before = log.contents().store_id.unwrap();
+    let before = log.contents().store.unwrap();
     world.stop_coordinator().await;
     world.start_coordinator().await;
     runtime.pre_commit(checkpoint(1)).await.unwrap();
     runtime.write("2".into()).await.unwrap();
-    let after = log.contents().store_id.unwrap();
-    assert_eq!((after.cluster_id, after.loads), (before.cluster_id, before.loads + 1));
+    let after = log.contents().store.unwrap();
+    assert_eq!(
+        (after.id.cluster_id(), after.id.newest_loads()),
+        (before.id.cluster_id(), before.id.newest_loads() + 1)
+    );
     drop(runtime);
 }

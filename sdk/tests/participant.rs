@@ -57,7 +57,7 @@ async fn failed(participant: &Participant<TestSink>) -> ParticipantError {
 }
 
 async fn state(world: &World, name: &str, id: TxnId) -> TxnState {
-    world.client().get(&client(name), id, None).await.unwrap().state
+    world.client().get(&client(name), id, None).await.unwrap().state.known().unwrap()
 }
 
 fn count(world: &World, call: &str) -> usize {

@@ -395,7 +395,7 @@ async fn a_file_store_carries_pending_ids_and_the_store_id_across_restarts() {
     runtime.write("1".into()).await.unwrap();
     drop(runtime);
     let contents = files.open(&client(0)).await.unwrap().contents();
-    assert_eq!(contents.store_id, world.client_store_id().await);
+    assert_eq!(contents.store, world.client_store_id().await);
     assert_eq!(contents.entries.into_keys().collect::<Vec<_>>(), world.sink.ids(&client(0)));
     let reopened = world.builder().pending(files.clone()).open(name(), Some(CheckpointId::new(0)), []).await.unwrap();
     assert!(files.open(&client(0)).await.unwrap().contents().entries.is_empty());

@@ -82,7 +82,7 @@ impl Site {
 
     async fn until_ended(&self, id: TxnId) -> TxnState {
         let wait = Some(Duration::from_secs(20));
-        self.owner.get(&self.client, id, wait).await.unwrap().state
+        self.owner.get(&self.client, id, wait).await.unwrap().state.known().unwrap()
     }
 
     async fn start(&self, scene: &str, name: &str, options: &[&str]) -> Member {

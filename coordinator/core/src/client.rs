@@ -129,11 +129,8 @@ impl Client {
 }
 
 fn last_committed_view(last: &LastCommittedRecord, payload: Option<Bytes>) -> LastCommitted {
-    LastCommitted {
-        txn_id: last.txn_id,
-        checkpoint_id: last.checkpoint_id,
-        payload: payload.map(Payload::new),
-        end_time: last.end_time,
-        end_reason: last.end_reason,
-    }
+    let mut view = LastCommitted::new(last.txn_id, last.end_time, last.end_reason);
+    view.checkpoint_id = last.checkpoint_id;
+    view.payload = payload.map(Payload::new);
+    view
 }

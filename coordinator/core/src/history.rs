@@ -60,7 +60,7 @@ impl LoadHistory {
 
     /// Which store this is, and which load of it.
     pub fn store_id(&self) -> StoreId {
-        StoreId { cluster_id: self.cluster_id, loads: self.loads }
+        StoreId::new(self.cluster_id, self.loads)
     }
 
     /// The nonce of this load.
@@ -78,7 +78,7 @@ impl LoadHistory {
     /// # Errors
     /// `STORE_CHANGED`: another store, a load that is still to come, or one that was another. Nothing may be done for
     /// the caller.
-    pub fn check(&self, known: KnownStore) -> Result<(), Problem> {
+    pub fn check(&self, known: &KnownStore) -> Result<(), Problem> {
         let changed = |what: &str| {
             let detail = format!(
                 "{what}: you know {}, this is {}; nothing was done. Was an older copy put back, or is this another \
@@ -88,13 +88,14 @@ impl LoadHistory {
             );
             Err(Problem::new(Code::StoreChanged, detail))
         };
-        if known.store.cluster_id != self.cluster_id {
+        if known.store.cluster_id() != self.cluster_id {
             return changed("another store");
         }
-        match self.nonces.get(&known.store.loads) {
+        let loads = known.store.newest_loads();
+        match self.nonces.get(&loads) {
             Some(nonce) if *nonce == known.nonce => Ok(()),
             Some(_) => changed("another history of the same store"),
-            None if known.store.loads > self.loads => changed("an older copy of the store"),
+            None if loads > self.loads => changed("an older copy of the store"),
             None => changed("a load that this store no longer remembers, or never had"),
         }
     }
@@ -111,11 +112,11 @@ mod tests {
     }
 
     fn known(cluster_id: Uuid, loads: u64, n: u128) -> KnownStore {
-        KnownStore { store: StoreId { cluster_id, loads }, nonce: nonce(n) }
+        KnownStore { store: StoreId::new(cluster_id, loads), nonce: nonce(n) }
     }
 
     fn refused(history: &LoadHistory, known: KnownStore) -> String {
-        let problem = history.check(known).unwrap_err();
+        let problem = history.check(&known).unwrap_err();
         assert_eq!(problem.code, Code::StoreChanged);
         problem.detail.split(':').next().unwrap_or_default().to_owned()
     }
@@ -131,9 +132,9 @@ mod tests {
     #[test]
     fn a_load_of_this_store_is_known_again_and_nothing_else_is() {
         let history = loaded(3);
-        assert_eq!((history.store_id().loads, history.nonce()), (3, nonce(3)));
+        assert_eq!((history.store_id().newest_loads(), history.nonce()), (3, nonce(3)));
         for n in 1..=3 {
-            assert_eq!(history.check(known(CLUSTER, n, n.into())), Ok(()));
+            assert_eq!(history.check(&known(CLUSTER, n, n.into())), Ok(()));
         }
         assert_eq!(refused(&history, known(Uuid::from_u128(8), 3, 3)), "another store");
         assert_eq!(refused(&history, known(CLUSTER, 3, 4)), "another history of the same store");
@@ -145,17 +146,17 @@ mod tests {
     fn the_newest_1024_loads_are_remembered() {
         let history = loaded(1024);
         assert_eq!(history.loads().next(), Some((1, nonce(1))));
-        assert_eq!(history.check(known(CLUSTER, 1, 1)), Ok(()));
+        assert_eq!(history.check(&known(CLUSTER, 1, 1)), Ok(()));
         let history = loaded(1025);
         assert_eq!(history.loads().count(), 1024);
-        assert_eq!(history.check(known(CLUSTER, 2, 2)), Ok(()));
+        assert_eq!(history.check(&known(CLUSTER, 2, 2)), Ok(()));
         assert_eq!(refused(&history, known(CLUSTER, 1, 1)), "a load that this store no longer remembers, or never had");
     }
 
     #[test]
     fn loads_may_be_skipped_and_a_skipped_one_never_was() {
         let history = LoadHistory::resume(CLUSTER, vec![(1, nonce(1))], 900, nonce(900)).unwrap();
-        assert_eq!(history.check(known(CLUSTER, 900, 900)), Ok(()));
+        assert_eq!(history.check(&known(CLUSTER, 900, 900)), Ok(()));
         assert_eq!(refused(&history, known(CLUSTER, 2, 2)), "a load that this store no longer remembers, or never had");
     }
 

@@ -256,7 +256,7 @@ impl<'a> Step<'a> {
             let mut txn = ended_view(name, id, Outcome::Committed);
             txn.checkpoint_id = last.checkpoint_id;
             txn.end_time = Some(last.end_time);
-            txn.end_reason = Some(last.end_reason);
+            txn.end_reason = Some(last.end_reason.into());
             (txn, client.changed)
         };
         txn.0.payload = payload;
@@ -286,33 +286,15 @@ impl<'a> Step<'a> {
 }
 
 fn ended_view(client: &ClientName, id: TxnId, outcome: Outcome) -> Txn {
-    Txn {
-        client_name: client.clone(),
-        txn_id: id,
-        state: outcome.terminal(),
-        replayed: false,
-        preserved: false,
-        epoch: None,
-        checkpoint_id: None,
-        begin_time: None,
-        prepare_time: None,
-        end_time: None,
-        deadline_in_ms: None,
-        end_reason: None,
-        participants: None,
-        labels: None,
-        payload: None,
-        payload_omitted: false,
-    }
+    Txn::new(client.clone(), id, outcome.terminal())
 }
 
 /// An outcome as the preserver tells it.
 fn preserved_view(client: &ClientName, id: TxnId, entry: &Entry) -> Txn {
-    Txn {
-        preserved: true,
-        checkpoint_id: entry.checkpoint_id,
-        end_time: entry.terminal.map(|t| t.end_time),
-        end_reason: Some(entry.end_reason),
-        ..ended_view(client, id, entry.outcome)
-    }
+    let mut view = ended_view(client, id, entry.outcome);
+    view.preserved = true;
+    view.checkpoint_id = entry.checkpoint_id;
+    view.end_time = entry.terminal.map(|t| t.end_time);
+    view.end_reason = Some(entry.end_reason.into());
+    view
 }

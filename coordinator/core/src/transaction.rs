@@ -101,25 +101,17 @@ impl Transaction {
     /// The transaction as told to a caller.
     pub(crate) fn view(&self, client: &ClientName, id: TxnId, now: Uptime) -> Txn {
         let record = &self.record;
-        let participants =
-            self.members().map(|n| ParticipantState { name: n.clone(), acked: self.acks.contains(n) }).collect();
-        Txn {
-            client_name: client.clone(),
-            txn_id: id,
-            state: record.state,
-            replayed: false,
-            preserved: false,
-            epoch: Some(record.epoch),
-            checkpoint_id: record.checkpoint_id,
-            begin_time: Some(record.begin_time),
-            prepare_time: record.prepare_time,
-            end_time: None,
-            deadline_in_ms: self.deadline.map(|d| d.millis_since(now)),
-            end_reason: record.decision.map(|d| d.reason),
-            participants: Some(participants),
-            labels: Some(record.labels.clone()),
-            payload: self.payload.clone().map(Payload::new),
-            payload_omitted: false,
-        }
+        let participants = self.members().map(|n| ParticipantState::new(n.clone(), self.acks.contains(n))).collect();
+        let mut view = Txn::new(client.clone(), id, record.state);
+        view.epoch = Some(record.epoch);
+        view.checkpoint_id = record.checkpoint_id;
+        view.begin_time = Some(record.begin_time);
+        view.prepare_time = record.prepare_time;
+        view.deadline_in_ms = self.deadline.map(|d| d.millis_since(now));
+        view.end_reason = record.decision.map(|d| d.reason.into());
+        view.participants = Some(participants);
+        view.labels = Some(record.labels.clone());
+        view.payload = self.payload.clone().map(Payload::new);
+        view
     }
 }

@@ -134,7 +134,7 @@ async fn ask(
 ) -> Result<Response, Problem> {
     let inbox = frontend.inbox()?;
     if let (Some(known), Some(history)) = (known, frontend.history()) {
-        history.check(known)?;
+        history.check(&known)?;
     }
     let answer = inbox.submit(request, bytes).map_err(|refused| match refused {
         Refused::Full => Problem::new(Code::Overloaded, "too many requests are waiting; ask again later"),

@@ -39,10 +39,6 @@ pub(super) async fn answer(frontend: &Frontend, operation: Operation) -> Result<
 }
 
 fn version() -> VersionAnswer {
-    VersionAnswer {
-        name: "ratifyd".to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        protocol: "v1".to_owned(),
-        features: ["batch", "participants", "waitMs"].map(str::to_owned).to_vec(),
-    }
+    let features = ["batch", "participants", "waitMs"].map(str::to_owned).to_vec();
+    VersionAnswer::new("ratifyd".to_owned(), env!("CARGO_PKG_VERSION").to_owned(), "v1".to_owned(), features)
 }

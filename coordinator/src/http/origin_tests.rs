@@ -12,7 +12,7 @@ fn said(target: &str, headers: &[&str]) -> &'static str {
     }
     match check(&target.parse().unwrap(), &map, &names) {
         Ok(()) => "taken",
-        Err(problem) => problem.code.as_str(),
+        Err(problem) => problem.code.known().unwrap().as_str(),
     }
 }
 

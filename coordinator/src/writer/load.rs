@@ -90,15 +90,15 @@ pub fn load(
     let (mut found, recovery) = read(store, limits, given)?;
     let history = found.history(drawn, given)?;
     let store_id = history.store_id();
-    let claim = Claim { loads: store_id.loads, nonce: drawn.nonce };
+    let claim = Claim { loads: store_id.newest_loads(), nonce: drawn.nonce };
     clock.resume(found.uptime.unwrap_or_default());
-    let recovery = recovery.unwrap_or_else(|| Recovery::new(limits, store_id.loads));
+    let recovery = recovery.unwrap_or_else(|| Recovery::new(limits, store_id.newest_loads()));
     let (engine, effects) = finish(recovery, clock.now())?;
     let mut pipeline = Pipeline::new(engine, found.batch.unwrap_or_default(), effects, room, store.limits())?;
     let start = [
         Meta::Format(FORMAT),
-        Meta::ClusterId(store_id.cluster_id),
-        Meta::Loads(store_id.loads),
+        Meta::ClusterId(store_id.cluster_id()),
+        Meta::Loads(store_id.newest_loads()),
         Meta::History(history.loads().collect()),
     ];
     if let Some(batch) = pipeline.seal_with(&start)? {

@@ -226,9 +226,9 @@ fn what_no_batch_of_the_store_can_hold_is_refused_and_not_stepped() {
     };
     assert_eq!(ask(1, batch(3), 20_000), None);
     let detail = "operations: the store takes at most 3 at once, not 4; send several batches";
-    assert_eq!(ask(2, batch(4), 10), Some((Code::TooLarge, detail.to_owned())));
+    assert_eq!(ask(2, batch(4), 10), Some((Code::TooLarge.into(), detail.to_owned())));
     let detail = "body: the store takes at most 20000 bytes at once, not 20001; send less in one call";
-    assert_eq!(ask(3, begin(1, &[]), 20_001), Some((Code::TooLarge, detail.to_owned())));
+    assert_eq!(ask(3, begin(1, &[]), 20_001), Some((Code::TooLarge.into(), detail.to_owned())));
     assert_eq!(pipeline.seal().unwrap(), None, "nothing was stepped");
     assert_eq!(pipeline.fail(), [], "and nobody waits");
 }

@@ -86,7 +86,7 @@ mod tests {
     fn refused<T: RequestBody + std::fmt::Debug>(body: &str) -> (Code, String) {
         match decode_body::<T>(body.as_bytes()) {
             Ok(request) => panic!("{body} was taken as {request:?}"),
-            Err(problem) => (problem.code, problem.detail),
+            Err(problem) => (problem.code.known().unwrap(), problem.detail),
         }
     }
 

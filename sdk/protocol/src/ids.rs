@@ -19,14 +19,14 @@ pub enum IdError {
     /// A transaction id is not a UUIDv7 in lower-case hyphenated form; the caller must draw another.
     #[error("must be a UUIDv7 in lower-case hyphenated form")]
     TxnId,
-    /// A store id is not `<clusterId>.<loads>`.
-    #[error("must be <clusterId>.<loads>")]
+    /// A store id is not of the form the protocol gives it.
+    #[error("must be <clusterId>.<loads>, or <clusterId>.<p>:<loads> with a pair per partition, ascending")]
     StoreId,
     /// The nonce of a load is not of the form it is given out in.
     #[error("must be 32 lower-case hexadecimal digits")]
     LoadNonce,
-    /// A known store is not `<clusterId>.<loads>.<nonce>`.
-    #[error("must be <clusterId>.<loads>.<nonce>")]
+    /// A known store is not one load of a store and its nonce.
+    #[error("must be <clusterId>.<loads>.<nonce>, or <clusterId>.<p>:<loads>.<nonce>")]
     KnownStore,
 }
 
@@ -291,46 +291,6 @@ impl fmt::Display for Incarnation {
     }
 }
 
-/// Which store answered, and how often it had been started: `<clusterId>.<loads>`, the `Ratified-Store` header.
-/// A client that sees `loads` go back, or another cluster, has met a restored backup or a stranger and must stop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct StoreId {
-    /// Drawn once, when the data directory is made.
-    pub cluster_id: Uuid,
-    /// Grows by one at each start.
-    pub loads: u64,
-}
-
-impl FromStr for StoreId {
-    type Err = IdError;
-    fn from_str(text: &str) -> Result<Self, IdError> {
-        let (cluster, loads) = text.split_once('.').ok_or(IdError::StoreId)?;
-        let cluster_id = Uuid::try_parse(cluster).map_err(|_| IdError::StoreId)?;
-        let loads = loads.parse().map_err(|_| IdError::StoreId)?;
-        Ok(Self { cluster_id, loads })
-    }
-}
-
-impl TryFrom<String> for StoreId {
-    type Error = IdError;
-    fn try_from(text: String) -> Result<Self, IdError> {
-        text.parse()
-    }
-}
-
-impl From<StoreId> for String {
-    fn from(id: StoreId) -> String {
-        id.to_string()
-    }
-}
-
-impl fmt::Display for StoreId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.cluster_id.hyphenated(), self.loads)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -373,13 +333,5 @@ mod tests {
     fn epochs_never_wrap() {
         assert_eq!(Epoch::FIRST.next(), Some(Epoch::new(2)));
         assert_eq!(Epoch::new(u64::MAX).next(), None);
-    }
-
-    #[test]
-    fn a_store_id_is_cluster_and_loads() {
-        let text = "0190f2c4-7a61-4c3e-9d0a-0d0f6b1c2e3f.12";
-        assert_eq!(text.parse::<StoreId>().map(|s| (s.loads, s.to_string())), Ok((12, text.to_owned())));
-        assert_eq!("12".parse::<StoreId>(), Err(IdError::StoreId));
-        assert_eq!("0190f2c4-7a61-4c3e-9d0a-0d0f6b1c2e3f.-1".parse::<StoreId>(), Err(IdError::StoreId));
     }
 }

@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::ids::{IdError, StoreId};
+use crate::{ids::IdError, store::StoreId};
 
 /// The header on every answer of a loaded store that names it: see [`StoreId`].
 pub const STORE_HEADER: &str = "ratified-store";
@@ -62,10 +62,10 @@ impl fmt::Display for LoadNonce {
 
 /// The store a client has met, and which load of it: `<storeId>.<nonce>`, the `Ratified-Known` header. A store that
 /// does not have that load in its history is not the one the client knows, and answers 409 `STORE_CHANGED`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct KnownStore {
-    /// Which store, and how often it had been loaded.
+    /// Which store, or which one partition of it, and how often it had been loaded.
     pub store: StoreId,
     /// The nonce of that load.
     pub nonce: LoadNonce,
@@ -75,9 +75,12 @@ impl FromStr for KnownStore {
     type Err = IdError;
     fn from_str(text: &str) -> Result<Self, IdError> {
         let (store, nonce) = text.rsplit_once('.').ok_or(IdError::KnownStore)?;
-        let parsed = (store.parse(), nonce.parse());
-        let (Ok(store), Ok(nonce)) = parsed else { return Err(IdError::KnownStore) };
-        Ok(Self { store, nonce })
+        let parsed = (store.parse::<StoreId>(), nonce.parse());
+        match parsed {
+            // One nonce belongs to one load.
+            (Ok(store), Ok(nonce)) if store.parts().count() == 1 => Ok(Self { store, nonce }),
+            _ => Err(IdError::KnownStore),
+        }
     }
 }
 
@@ -116,10 +119,15 @@ mod tests {
 
     #[test]
     fn a_known_store_is_its_id_and_the_nonce_of_its_load() {
-        let text = format!("0190f2c4-7a61-4c3e-9d0a-0d0f6b1c2e3f.12.{NONCE}");
-        let known: KnownStore = text.parse().unwrap();
-        assert_eq!((known.store.loads, known.nonce.to_string(), known.to_string()), (12, NONCE.to_owned(), text));
-        for wrong in ["", NONCE, "0190f2c4-7a61-4c3e-9d0a-0d0f6b1c2e3f.12", &format!("x.12.{NONCE}")] {
+        const CLUSTER: &str = "0190f2c4-7a61-4c3e-9d0a-0d0f6b1c2e3f";
+        for store in [format!("{CLUSTER}.12"), format!("{CLUSTER}.3:12")] {
+            let text = format!("{store}.{NONCE}");
+            let known: KnownStore = text.parse().unwrap();
+            assert_eq!((known.store.to_string(), known.nonce.to_string()), (store, NONCE.to_owned()));
+            assert_eq!(known.to_string(), text);
+        }
+        let two = format!("{CLUSTER}.0:1,3:12.{NONCE}");
+        for wrong in ["", NONCE, &format!("{CLUSTER}.12"), &format!("x.12.{NONCE}"), &two] {
             assert_eq!(wrong.parse::<KnownStore>(), Err(IdError::KnownStore), "{wrong}");
         }
     }

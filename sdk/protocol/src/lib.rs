@@ -11,7 +11,9 @@ mod known;
 mod problem;
 mod request;
 mod state;
+mod store;
 mod strict;
+mod told;
 mod value;
 
 pub use answer::{
@@ -21,7 +23,7 @@ pub use answer::{
 pub use batch::{BatchItem, BatchOp, BatchRequest, MAX_BATCH_BYTES, MAX_BATCH_OPERATIONS};
 pub use decode::{MAX_BODY_BYTES, RequestBody, decode_body};
 pub use ids::{
-    CheckpointId, ClientName, Epoch, Generation, IdError, Incarnation, MAX_NAME_CHARS, ParticipantName, StoreId, TxnId,
+    CheckpointId, ClientName, Epoch, Generation, IdError, Incarnation, MAX_NAME_CHARS, ParticipantName, TxnId,
 };
 pub use known::{KNOWN_HEADER, KnownStore, LOAD_HEADER, LoadNonce, STORE_HEADER};
 pub use problem::{Code, PROBLEM_MEDIA_TYPE, Problem};
@@ -30,6 +32,8 @@ pub use request::{
     PrepareRequest, ReinstateRequest, Resolution, ResolveRequest, RetireRequest,
 };
 pub use state::{EndReason, Outcome, TxnState};
+pub use store::{Loads, MAX_PARTITIONS, StoreId};
+pub use told::{Told, Word};
 pub use value::{
     Labels, MAX_ANSWER_PAYLOAD_BYTES, MAX_LABEL_BYTES, MAX_LABELS, MAX_PARTICIPANTS, MAX_PAYLOAD_BYTES, MAX_TEXT_BYTES,
     MAX_TIMEOUT_MS, MAX_WAIT_MS, ParticipantSet, Payload, ShortText, TimeoutMs, ValueError, WallTime,

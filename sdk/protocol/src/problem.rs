@@ -4,14 +4,15 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{answer::Txn, ids::Epoch};
+use crate::{answer::Txn, ids::Epoch, told::Told};
 
 /// The media type of a [`Problem`].
 pub const PROBLEM_MEDIA_TYPE: &str = "application/problem+json";
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $variant:ident = $name:literal, $status:literal, $retryable:literal, $last_word:literal, $title:literal;)*) => {
-        /// What went wrong, for programs. Deliberately exhaustive: a new code is a new protocol version.
+        /// What went wrong, for programs: the codes that this version knows. An answer may carry one of a later version, see
+        /// [`Told`].
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         pub enum Code {
             $($(#[$doc])* #[serde(rename = $name)] $variant,)*
@@ -52,6 +53,10 @@ macro_rules! codes {
 codes! {
     /// Malformed body, unknown field, bad name or id; the detail names the field.
     InvalidArgument = "INVALID_ARGUMENT", 400, false, false, "The request is malformed";
+    /// The caller did not say who it is, or not so that it can be believed.
+    Unauthenticated = "UNAUTHENTICATED", 401, false, false, "The caller is not known";
+    /// The caller has no right to this.
+    Forbidden = "FORBIDDEN", 403, false, false, "The caller has no right to this";
     /// A page of another origin asks, or the host is not one of this server's names.
     CrossOrigin = "CROSS_ORIGIN", 403, false, false, "The request comes from another origin";
     /// The id never began here.
@@ -82,6 +87,8 @@ codes! {
     EpochUnknown = "EPOCH_UNKNOWN", 409, false, false, "The epoch was never given out by this store";
     /// The store is not the one that the caller has met: another one, or an older copy that was put back; stop.
     StoreChanged = "STORE_CHANGED", 409, false, false, "The store is not the one that was known";
+    /// The client was restored from a backup; an operator accepts that or not.
+    StoreRestored = "STORE_RESTORED", 409, false, false, "The client was restored from a backup";
     /// The outcome is no longer kept, and never guessed; an operator decides.
     OutcomeExpired = "OUTCOME_EXPIRED", 410, false, true, "The outcome is no longer known";
     /// The id is not above the client's `evictedThrough`; the caller must draw a newer one.
@@ -115,6 +122,7 @@ impl fmt::Display for Code {
 /// A refusal, or the news that the true outcome is the other one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct Problem {
     /// `about:blank`: the code says it all.
     #[serde(rename = "type", default = "about_blank")]
@@ -128,19 +136,21 @@ pub struct Problem {
     #[serde(default)]
     pub detail: String,
     /// What programs decide by.
-    pub code: Code,
+    pub code: Told<Code>,
     /// Whether the same request may succeed later.
+    #[serde(default)]
     pub retryable: bool,
     /// Whether asking again can never change the answer.
-    #[serde(rename = "final")]
+    #[serde(rename = "final", default)]
     pub is_final: bool,
     /// The transaction, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub txn: Option<Box<Txn>>,
-    /// With [`Code::Fenced`]: the client's current epoch.
+    /// With [`Code::Fenced`], and with [`Code::OutcomeAborted`] when a newer owner fenced the transaction: the client's
+    /// current epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current_epoch: Option<Epoch>,
-    /// With [`Code::Fenced`]: who holds the current epoch.
+    /// As `current_epoch`: who holds it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
 }
@@ -157,13 +167,18 @@ impl Problem {
             title: code.title().to_owned(),
             status: code.status(),
             detail: detail.into(),
-            code,
+            code: code.into(),
             retryable: code.is_retryable(),
             is_final: code.is_final(),
             txn: None,
             current_epoch: None,
             owner: None,
         }
+    }
+
+    /// Whether the same request may succeed later. A code of a later version is judged by the class of its status.
+    pub fn may_pass(&self) -> bool {
+        self.code.known().map_or(self.status == 429 || self.status >= 500, Code::is_retryable)
     }
 
     /// The same problem about this transaction.
@@ -202,6 +217,8 @@ mod tests {
             rows,
             [
                 ("INVALID_ARGUMENT", 400, false, false),
+                ("UNAUTHENTICATED", 401, false, false),
+                ("FORBIDDEN", 403, false, false),
                 ("CROSS_ORIGIN", 403, false, false),
                 ("TXN_NOT_FOUND", 404, false, false),
                 ("CLIENT_NOT_FOUND", 404, false, false),
@@ -217,6 +234,7 @@ mod tests {
                 ("FENCED", 409, false, false),
                 ("EPOCH_UNKNOWN", 409, false, false),
                 ("STORE_CHANGED", 409, false, false),
+                ("STORE_RESTORED", 409, false, false),
                 ("OUTCOME_EXPIRED", 410, false, true),
                 ("TXN_ID_TOO_OLD", 410, false, true),
                 ("TOO_LARGE", 413, false, false),

@@ -35,6 +35,13 @@ pub struct OpenRequest {
     pub generation: Option<Generation>,
 }
 
+impl OpenRequest {
+    /// An `open` that makes no client and says neither owner nor generation.
+    pub const fn new(incarnation: Incarnation) -> Self {
+        Self { incarnation, owner: None, create: false, generation: None }
+    }
+}
+
 /// `begin`: idempotent by the transaction id.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

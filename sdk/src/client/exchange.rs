@@ -6,13 +6,17 @@ use http::{
     HeaderMap, Method,
     header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER},
 };
-use ratified_protocol::{Problem, STORE_HEADER, StoreId, Txn};
-use serde::de::DeserializeOwned;
+use ratified_protocol::{Code, KNOWN_HEADER, LOAD_HEADER, LoadNonce, Problem, STORE_HEADER, StoreId, Txn};
+use serde::{Deserialize, de::DeserializeOwned};
+use tokio::time::Instant;
 
-use super::CoordinatorClient;
+use super::{
+    CoordinatorClient,
+    store::{MetStore, Sent},
+};
 use crate::{
     error::{Cause, ClientError},
-    retry::{Attempt, Ended, Limit, until_settled},
+    retry::{Ended, Limit, Retrier},
 };
 
 /// Largest answer that is read, in bytes. The longest legitimate one is a listing of preserved outcomes.
@@ -28,61 +32,81 @@ pub(super) struct Question<'a, T> {
     /// How long the coordinator was asked to wait before it answers.
     pub(super) wait: Duration,
     pub(super) limit: Limit,
+    /// Whether what the call asks for must be carried out in the end: it is not given up at the first refusal in front.
+    pub(super) must_end: bool,
     /// Whether a body that parses really is about what was asked.
     pub(super) is_answer: &'a (dyn Fn(&T) -> bool + Send + Sync),
     /// Whether a transaction named in a refusal is the one that was asked for.
     pub(super) is_subject: &'a (dyn Fn(&Txn) -> bool + Send + Sync),
 }
 
+/// What one attempt came to.
+enum Verdict<T> {
+    /// The coordinator's answer.
+    Answered(Result<T, ClientError>),
+    /// No answer: it must be asked again, not before `after` if given.
+    Unanswered { after: Option<Duration>, cause: Cause },
+    /// A definite refusal, but not a word about the transaction: it may be gone as soon as somebody mends what is in front.
+    InFront(ClientError),
+}
+
 impl CoordinatorClient {
     /// Asks until there is an answer or the question's limit is reached.
     pub(super) async fn ask<T: DeserializeOwned>(&self, question: Question<'_, T>) -> Result<T, ClientError> {
         let url = self.url(&question.path, &question.query)?;
-        let question = &question;
-        let attempt = || async {
-            let request = build(question, url.clone());
-            self.attempt(question, request).await
-        };
-        let ended = until_settled(question.call, self.options.delays, question.limit, attempt).await;
-        ended.map_err(|ended| match ended {
-            Ended::Failed(error) => error,
-            Ended::GaveUp { attempts, cause } => ClientError::Unanswered { call: question.call, attempts, cause },
-        })
+        let mut retrier = Retrier::new(question.call, self.options.delays, question.limit);
+        let mut refused_since = None;
+        loop {
+            let (after, cause) = match self.attempt(&question, url.clone()).await {
+                Verdict::Answered(answer) => return answer,
+                Verdict::Unanswered { after, cause } => {
+                    refused_since = None;
+                    (after, cause)
+                }
+                Verdict::InFront(error) => {
+                    let since = *refused_since.get_or_insert_with(Instant::now);
+                    if !question.must_end || since.elapsed() >= self.options.call_deadline {
+                        return Err(error);
+                    }
+                    (None, Cause::new(error))
+                }
+            };
+            retrier.pause(after, cause).await.map_err(|ended| gave_up(question.call, ended))?;
+        }
     }
 
-    async fn attempt<T: DeserializeOwned>(
-        &self,
-        question: &Question<'_, T>,
-        request: reqwest::Request,
-    ) -> Attempt<T, ClientError> {
-        if let Err(stopped) = self.store.check() {
-            return Attempt::Settled(Err(stopped));
-        }
-        let known_at_send = self.store.known();
+    async fn attempt<T: DeserializeOwned>(&self, question: &Question<'_, T>, url: reqwest::Url) -> Verdict<T> {
+        let sent = match self.store.send() {
+            Ok(sent) => sent,
+            Err(stopped) => return Verdict::Answered(Err(stopped)),
+        };
         let timeout = question.limit.attempt_timeout(self.options.request_timeout + question.wait);
-        let reply = match tokio::time::timeout(timeout, self.fetch(request)).await {
+        let reply = match tokio::time::timeout(timeout, self.fetch(build(question, url, &sent))).await {
             Ok(Ok(reply)) => reply,
-            Ok(Err(cause)) => return Attempt::Again { after: None, cause },
-            Err(_) => return Attempt::Again { after: None, cause: Cause::new("no answer in time") },
+            Ok(Err(cause)) => return Verdict::Unanswered { after: None, cause },
+            Err(_) => return Verdict::Unanswered { after: None, cause: Cause::new("no answer in time") },
         };
         let verdict = judge(question, &reply);
-        if matches!(verdict, Attempt::Again { .. }) {
-            return verdict;
-        }
+        let Verdict::Answered(answer) = verdict else { return verdict };
         // Only what would be acted on has to name its store: a proxy's 503 does not.
-        let Some(met) = reply.store else {
-            return Attempt::Again { after: None, cause: Cause::new("an answer that does not name its store") };
-        };
-        match self.store.observe(known_at_send, met) {
-            Ok(()) => verdict,
-            Err(stopped) => Attempt::Settled(Err(stopped)),
+        let Some(met) = &reply.store else { return unsigned(question, &reply, answer) };
+        if matches!(&answer, Err(error) if error.code() == Some(Code::StoreChanged)) {
+            return Verdict::Answered(Err(self.store.refused(&sent, met)));
+        }
+        let accepted = if answer.is_ok() { accepted_from(question.call, &reply.body) } else { Vec::new() };
+        match self.store.observe(&sent, met, &accepted) {
+            Ok(()) => Verdict::Answered(answer),
+            Err(stopped) => Verdict::Answered(Err(stopped)),
         }
     }
 
     async fn fetch(&self, request: reqwest::Request) -> Result<Reply, Cause> {
         let mut response = self.transport.execute(request).await?;
         let status = response.status().as_u16();
+        let nonce = parse_header::<LoadNonce>(response.headers(), LOAD_HEADER);
         let store = parse_header::<StoreId>(response.headers(), STORE_HEADER);
+        // A nonce belongs to one load.
+        let store = store.map(|id| MetStore { nonce: nonce.filter(|_| id.parts().count() == 1), id });
         let retry_after = parse_header::<u64>(response.headers(), RETRY_AFTER.as_str()).map(Duration::from_secs);
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(Cause::new)? {
@@ -95,18 +119,28 @@ impl CoordinatorClient {
     }
 }
 
+fn gave_up(call: &'static str, ended: Ended<ClientError>) -> ClientError {
+    match ended {
+        Ended::Failed(error) => error,
+        Ended::GaveUp { attempts, cause } => ClientError::Unanswered { call, attempts, cause },
+    }
+}
+
 struct Reply {
     status: u16,
-    store: Option<StoreId>,
+    store: Option<MetStore>,
     retry_after: Option<Duration>,
     body: Vec<u8>,
 }
 
-fn build<T>(question: &Question<'_, T>, url: reqwest::Url) -> reqwest::Request {
+fn build<T>(question: &Question<'_, T>, url: reqwest::Url, sent: &Sent) -> reqwest::Request {
     let mut request = reqwest::Request::new(question.method.clone(), url);
     let headers = request.headers_mut();
     headers.insert(ACCEPT, HeaderValue::from_static("application/json, application/problem+json"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if let Some(known) = sent.header().and_then(|known| HeaderValue::try_from(known.to_string()).ok()) {
+        headers.insert(KNOWN_HEADER, known);
+    }
     if let Some(body) = &question.body {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         *request.body_mut() = Some(body.clone().into());
@@ -118,29 +152,78 @@ fn parse_header<T: std::str::FromStr>(headers: &HeaderMap, name: &str) -> Option
     headers.get(name)?.to_str().ok()?.trim().parse().ok()
 }
 
-fn judge<T: DeserializeOwned>(question: &Question<'_, T>, reply: &Reply) -> Attempt<T, ClientError> {
+fn judge<T: DeserializeOwned>(question: &Question<'_, T>, reply: &Reply) -> Verdict<T> {
     if (200..300).contains(&reply.status) {
         return match serde_json::from_slice::<T>(&reply.body) {
-            Ok(answer) if (question.is_answer)(&answer) => Attempt::Settled(Ok(answer)),
+            Ok(answer) if (question.is_answer)(&answer) => Verdict::Answered(Ok(answer)),
             Ok(_) => not_an_answer(reply, "its body is about something else"),
             Err(error) => not_an_answer(reply, &error.to_string()),
         };
     }
-    let problem = match serde_json::from_slice::<Problem>(&reply.body) {
-        Ok(problem) if problem.code.status() == reply.status => problem,
-        Ok(_) => return not_an_answer(reply, "its code belongs to another status"),
-        Err(error) => return not_an_answer(reply, &error.to_string()),
-    };
-    if problem.code.is_retryable() {
-        return Attempt::Again { after: reply.retry_after, cause: Cause::new(problem) };
+    let problem = serde_json::from_slice::<Problem>(&reply.body);
+    // The class of the status decides what kind of answer it is, whoever gave it.
+    if passes(reply.status) {
+        let cause = problem.map_or_else(|_| Cause::new(format!("status {}", reply.status)), Cause::new);
+        return Verdict::Unanswered { after: reply.retry_after, cause };
     }
+    let problem = match problem {
+        Ok(problem) if problem.code.known().map_or(problem.status, Code::status) == reply.status => problem,
+        _ => return Verdict::InFront(not_the_coordinator(question.call, reply)),
+    };
     if problem.txn.as_ref().is_some_and(|txn| !(question.is_subject)(txn)) {
         return not_an_answer(reply, "its problem is about something else");
     }
-    Attempt::Settled(Err(ClientError::Refused(Box::new(problem))))
+    let refused = ClientError::Refused(Box::new(problem));
+    if matches!(reply.status, 401 | 403) { Verdict::InFront(refused) } else { Verdict::Answered(Err(refused)) }
 }
 
-fn not_an_answer<T>(reply: &Reply, why: &str) -> Attempt<T, ClientError> {
+/// Statuses after which the same request may succeed: 5xx, and those by which a proxy says that it came at a bad time.
+const fn passes(status: u16) -> bool {
+    status >= 500 || matches!(status, 408 | 425 | 429)
+}
+
+/// An answer that does not name its store. A coordinator that is loading may refuse so what no store has to be asked
+/// about; all else is not the coordinator's, or not to be acted on.
+fn unsigned<T>(question: &Question<'_, T>, reply: &Reply, answer: Result<T, ClientError>) -> Verdict<T> {
+    match answer {
+        Ok(_) => not_an_answer(reply, "it does not name its store"),
+        Err(error) => match error.code() {
+            Some(
+                Code::InvalidArgument
+                | Code::RouteNotFound
+                | Code::MethodNotAllowed
+                | Code::UnsupportedMediaType
+                | Code::TooLarge,
+            ) => Verdict::InFront(error),
+            _ => Verdict::InFront(not_the_coordinator(question.call, reply)),
+        },
+    }
+}
+
+fn not_an_answer<T>(reply: &Reply, why: &str) -> Verdict<T> {
     let cause = Cause::new(format!("status {} is not an answer: {why}", reply.status));
-    Attempt::Again { after: reply.retry_after, cause }
+    Verdict::Unanswered { after: reply.retry_after, cause }
+}
+
+/// Most bytes of a stranger's body that an error shows.
+const SHOWN_BYTES: usize = 100;
+
+fn not_the_coordinator(call: &'static str, reply: &Reply) -> ClientError {
+    let begins = reply.body.get(..SHOWN_BYTES).unwrap_or(&reply.body).escape_ascii().to_string();
+    ClientError::NotTheCoordinator { call, status: reply.status, begins }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Accepted {
+    #[serde(default)]
+    accepted_from: Vec<StoreId>,
+}
+
+/// The stores that an answer to `open` says this one may be taken for.
+fn accepted_from(call: &str, body: &[u8]) -> Vec<StoreId> {
+    if call != "open" {
+        return Vec::new();
+    }
+    serde_json::from_slice::<Accepted>(body).map(|accepted| accepted.accepted_from).unwrap_or_default()
 }

@@ -10,10 +10,10 @@ mod transactions;
 
 use std::{sync::Arc, time::Duration};
 
-use ratified_protocol::StoreId;
 use tokio::time::Instant;
 
 pub use listings::{ClientQuery, TxnQuery};
+pub use store::MetStore;
 pub(crate) use store::StoreTracker;
 
 use crate::{
@@ -72,6 +72,10 @@ impl ClientOptions {
 /// What is not surely the coordinator's answer is asked again: transport errors, 5xx, 429 (with `Retry-After`), bodies
 /// that are cut short or are not about what was asked. `commit`, `abort` and `ack` are asked without an end, since what
 /// was decided must be carried out; everything else within [`ClientOptions::call_deadline`].
+///
+/// A definite refusal by something in front of the coordinator (the 404 page of a proxy, a 401) ends a call at once;
+/// `commit`, `abort` and `ack` only after it has lasted for `call_deadline`: what was pending stays pending then. A code,
+/// state or reason that this version does not know is a value ([`ratified_protocol::Told`]), judged by its status.
 #[derive(Clone)]
 pub struct CoordinatorClient {
     base: reqwest::Url,
@@ -126,18 +130,18 @@ impl CoordinatorClient {
         Ok(Self { base, options, transport, store: StoreTracker::default(), limit: Limit::Never })
     }
 
-    /// The greatest store id met so far.
-    pub fn store_id(&self) -> Option<StoreId> {
+    /// The store that has answered so far, with the greatest loads met.
+    pub fn known_store(&self) -> Option<MetStore> {
         self.store.known()
     }
 
-    /// Makes a store id known that was met before, by this process or another one.
+    /// Makes a store known that was met before, by this process or another one: a coordinator whose store is another
+    /// one, or an older copy, is refused from then on.
     ///
     /// # Errors
-    /// [`ClientError::StoreChanged`] if it is of another cluster than one already met; the caller must stop.
-    pub fn expect_store(&self, store: StoreId) -> Result<(), ClientError> {
-        self.store.check()?;
-        self.store.observe(None, store)
+    /// [`ClientError::StoreChanged`] if it contradicts what was already met; the caller must stop.
+    pub fn expect_store(&self, store: &MetStore) -> Result<(), ClientError> {
+        self.store.expect(store)
     }
 
     /// The same client with a tracker of its own: what a job knows about its store must not depend on its neighbours.

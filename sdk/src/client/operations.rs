@@ -105,6 +105,7 @@ impl CoordinatorClient {
             body: Some(body),
             wait: Duration::ZERO,
             limit: self.within_deadline(),
+            must_end: false,
             is_answer,
             is_subject: &|_| true,
         };
@@ -127,6 +128,7 @@ impl CoordinatorClient {
             body: None,
             wait,
             limit: self.within_deadline(),
+            must_end: false,
             is_answer,
             is_subject: &|_| true,
         };

@@ -22,6 +22,7 @@ const ID: &str = "0190f2c4-7a61-7c3e-9d0a-0d0f6b1c2e3f";
 struct Server {
     url: String,
     asked: Arc<Mutex<Vec<String>>>,
+    known: Arc<Mutex<Vec<Option<String>>>>,
 }
 
 impl Server {
@@ -29,18 +30,20 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/below", listener.local_addr().unwrap());
         let asked = Arc::new(Mutex::new(Vec::new()));
-        let noted = asked.clone();
+        let known = Arc::new(Mutex::new(Vec::new()));
+        let (noted, noted_known) = (asked.clone(), known.clone());
         tokio::spawn(async move {
             let mut script = VecDeque::from(script);
             loop {
                 let (mut socket, _) = listener.accept().await.unwrap();
-                let request = read_request(&mut socket).await;
+                let (request, known) = read_request(&mut socket).await;
                 noted.lock().unwrap().push(request);
+                noted_known.lock().unwrap().push(known);
                 let Some(answer) = script.pop_front() else { return };
                 socket.write_all(answer.as_bytes()).await.unwrap();
             }
         });
-        Self { url, asked }
+        Self { url, asked, known }
     }
 
     fn client(&self) -> CoordinatorClient {
@@ -54,7 +57,7 @@ impl Server {
     }
 }
 
-async fn read_request(socket: &mut tokio::net::TcpStream) -> String {
+async fn read_request(socket: &mut tokio::net::TcpStream) -> (String, Option<String>) {
     let mut bytes = Vec::new();
     loop {
         let text = String::from_utf8_lossy(&bytes).into_owned();
@@ -62,7 +65,8 @@ async fn read_request(socket: &mut tokio::net::TcpStream) -> String {
             let length =
                 head.lines().find_map(|l| l.strip_prefix("content-length: ")).map_or(0, |n| n.parse().unwrap());
             if body.len() >= length {
-                return format!("{} {body}", head.lines().next().unwrap());
+                let known = head.lines().find_map(|l| l.strip_prefix("ratified-known: ")).map(ToOwned::to_owned);
+                return (format!("{} {body}", head.lines().next().unwrap()), known);
             }
         }
         let mut chunk = [0; 4096];
@@ -114,6 +118,9 @@ async fn what_is_not_an_answer_is_asked_again() {
         http(200, "", &txn("COMMITTED")),
         http(404, "", html),
         http(302, "location: /elsewhere\r\n", ""),
+        http(401, "", html),
+        answer(403, 1, &problem(Code::Forbidden)),
+        http(408, "", html),
         http(500, "", html),
         http(502, "retry-after: 0\r\n", html),
         answer(500, 1, &problem(Code::TxnNotFound)),
@@ -138,6 +145,76 @@ async fn an_endless_answer_is_cut_off_and_asked_again() {
     let server = Server::start(vec![endless, longest]).await;
     assert_eq!(commit(&server.client()).await.unwrap().state, TxnState::Committed);
     assert_eq!(server.asked().len(), 2);
+}
+
+/// A 404 page is no word about the transaction, whatever asks. Commit waits for it to pass, within its bound.
+#[tokio::test]
+async fn what_something_in_front_refuses_is_told_as_that_and_not_asked_for_ever() {
+    let html = "<html>\u{1b}[2J";
+    for status in [302, 400, 401, 403, 404, 405, 409, 410, 413, 421] {
+        let server = Server::start(vec![http(status, "", html); 60]).await;
+        let mut client = server.client();
+        client.options.call_deadline = Duration::from_millis(20);
+        let (name, id) = names();
+        let refused = client.get(&name, id, None).await.unwrap_err();
+        assert_eq!(refused.code(), None);
+        let text = format!(
+            "get was answered by something that is not the coordinator: status {status}, \"<html>\\\\x1b[2J\". Nothing"
+        );
+        assert!(refused.to_string().starts_with(&text), "{refused}");
+        assert_eq!(server.asked().len(), 1);
+        let refused = commit(&client).await.unwrap_err();
+        assert!(matches!(refused, ClientError::NotTheCoordinator { call: "commit", .. }), "{refused}");
+        assert!(server.asked().len() > 2);
+    }
+}
+
+#[tokio::test]
+async fn who_has_no_right_is_told_at_once_and_a_commit_waits_for_it_within_its_bound() {
+    for code in [Code::Unauthenticated, Code::Forbidden, Code::CrossOrigin] {
+        let server = Server::start(vec![http(code.status(), "", &problem(code)); 60]).await;
+        let mut client = server.client();
+        client.options.call_deadline = Duration::from_millis(20);
+        let (name, id) = names();
+        assert!(client.get(&name, id, None).await.is_err());
+        assert_eq!(server.asked().len(), 1);
+        assert!(commit(&client).await.is_err());
+        assert!(server.asked().len() > 2);
+    }
+}
+
+#[tokio::test]
+async fn words_of_a_later_version_are_judged_by_their_status() {
+    let later = |status: u16| {
+        format!(r#"{{"status":{status},"code":"MOON_IS_FULL","retryable":false,"final":true,"detail":"d","more":1}}"#)
+    };
+    let script = vec![answer(503, 1, &later(503)), answer(429, 1, &later(429)), answer(409, 1, &later(409))];
+    let server = Server::start(script).await;
+    let refused = commit(&server.client()).await.unwrap_err();
+    assert_eq!(refused.to_string(), "the coordinator refused: MOON_IS_FULL: d");
+    assert_eq!((refused.code(), server.asked().len()), (None, 3));
+
+    let server = Server::start(vec![answer(202, 1, &txn("SEALED"))]).await;
+    assert_eq!(commit(&server.client()).await.unwrap().state.to_string(), "SEALED");
+}
+
+#[tokio::test]
+async fn what_is_known_of_the_store_goes_with_every_request() {
+    const NONCE: &str = "6ba7b8109dad41d180b400c04fd430c8";
+    let headers = format!("ratified-store: {STORE}.7\r\nratified-load: {NONCE}\r\n");
+    let changed = format!("ratified-store: {STORE}.7\r\nratified-load: 7ba7b8109dad41d180b400c04fd430c8\r\n");
+    let script = vec![http(200, &headers, &txn("COMMITTED")), http(409, &changed, &problem(Code::StoreChanged))];
+    let server = Server::start(script).await;
+    let client = server.client();
+    commit(&client).await.unwrap();
+    let stopped = commit(&client).await.unwrap_err().to_string();
+    let text = format!(
+        "the coordinator's store was {STORE}.7.{NONCE} and now is {STORE}.7.7ba7b8109dad41d180b400c04fd430c8: an older copy"
+    );
+    assert!(stopped.starts_with(&text), "{stopped}");
+    assert!(matches!(commit(&client).await, Err(ClientError::StoreChanged { .. })));
+    let known: Vec<_> = server.known.lock().unwrap().clone();
+    assert_eq!(known, [None, Some(format!("{STORE}.7.{NONCE}"))]);
 }
 
 #[tokio::test]
@@ -176,15 +253,19 @@ async fn begin_gives_up_at_its_deadline_and_commit_does_not() {
     assert_eq!(server.asked().len(), 51);
 }
 
+fn loads(store: &MetStore) -> u64 {
+    store.id.newest_loads()
+}
+
 #[tokio::test]
 async fn a_store_that_went_back_stops_the_client_for_good() {
     let script = vec![answer(200, 7, &txn("COMMITTED")), answer(200, 6, &txn("COMMITTED"))];
     let server = Server::start(script).await;
     let client = server.client();
     assert!(commit(&client).await.is_ok());
-    assert_eq!(client.store_id().map(|s| s.loads), Some(7));
+    assert_eq!(client.known_store().map(|s| loads(&s)), Some(7));
     assert!(
-        matches!(commit(&client).await, Err(ClientError::StoreChanged { known, met }) if known.loads == 7 && met.loads == 6)
+        matches!(commit(&client).await, Err(ClientError::StoreChanged { known, met }) if loads(&known) == 7 && loads(&met) == 6)
     );
     assert!(matches!(commit(&client.clone()).await, Err(ClientError::StoreChanged { .. })));
     assert_eq!(server.asked().len(), 2);
@@ -194,7 +275,7 @@ async fn a_store_that_went_back_stops_the_client_for_good() {
 async fn another_store_than_the_expected_one_stops_the_client() {
     let server = Server::start(vec![answer(200, 7, &txn("COMMITTED"))]).await;
     let client = server.client();
-    client.expect_store("1190f2c4-7a61-4c3e-9d0a-0d0f6b1c2e3f.1".parse().unwrap()).unwrap();
+    client.expect_store(&"1190f2c4-7a61-4c3e-9d0a-0d0f6b1c2e3f.1".parse().unwrap()).unwrap();
     assert!(matches!(commit(&client).await, Err(ClientError::StoreChanged { .. })));
 }
 

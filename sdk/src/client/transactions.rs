@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use http::Method;
 use ratified_protocol::{
-    AbortRequest, AckRequest, BatchAnswer, BatchRequest, BeginRequest, ClientName, CommitRequest, Epoch, EpochRequest,
-    Outcome, ParticipantName, PrepareRequest, Resolution, ResolveRequest, ShortText, Txn, TxnId, TxnState,
+    AbortRequest, AckRequest, BatchAnswer, BatchRequest, BeginRequest, ClientName, Code, CommitRequest, Epoch,
+    EpochRequest, Outcome, ParticipantName, PrepareRequest, Resolution, ResolveRequest, ShortText, Txn, TxnId,
+    TxnState,
 };
 use serde::Serialize;
 
@@ -184,7 +185,7 @@ impl CoordinatorClient {
             let is_ours = |txn: &Txn| txn.client_name == *client;
             all && answer.results.iter().all(|r| match (&r.txn, &r.problem) {
                 (Some(txn), None) => (200..300).contains(&r.status) && is_ours(txn),
-                (None, Some(problem)) => problem.code.status() == r.status,
+                (None, Some(problem)) => problem.code.known().map_or(problem.status, Code::status) == r.status,
                 _ => false,
             })
         };
@@ -196,6 +197,7 @@ impl CoordinatorClient {
             body: Some(encode(request)?),
             wait: Duration::ZERO,
             limit: self.within_deadline(),
+            must_end: false,
             is_answer: &is_answer,
             is_subject: &|txn| txn.client_name == *client,
         };
@@ -230,7 +232,9 @@ impl CoordinatorClient {
             body: call.body,
             wait: call.wait.unwrap_or_default(),
             limit: call.limit,
-            is_answer: &|txn: &Txn| is_subject(txn) && (call.is_state)(txn.state),
+            must_end: matches!(call.call, "commit" | "abort" | "ack"),
+            // A state of a later version is judged by the status that came with it.
+            is_answer: &|txn: &Txn| is_subject(txn) && txn.state.known().is_none_or(call.is_state),
             is_subject: &is_subject,
         };
         self.ask(question).await

@@ -52,7 +52,11 @@ impl<S: TwoPhaseSink> Shared<S> {
                 continue;
             }
             let Decision { client_name, txn_id, outcome, .. } = decision;
-            if let Err(error) = self.apply(&client_name, txn_id, outcome).await {
+            let applied = match outcome.known() {
+                Some(outcome) => self.apply(&client_name, txn_id, outcome).await,
+                None => Err(ParticipantError::OutcomeUnknown { client: client_name.clone(), txn_id, outcome }),
+            };
+            if let Err(error) = applied {
                 tracing::error!(participant = %self.name, %error, "a decision cannot be applied");
                 held_up.insert(client_name);
                 first_error.get_or_insert(error);

@@ -115,8 +115,8 @@ impl<S: TwoPhaseSink> ParticipantBuilder<S> {
         let undecodable = |e: ratified_protocol::IdError| ParticipantError::Undecodable { why: e.to_string() };
         let log = self.pending.open(&self.name.as_str().parse().map_err(undecodable)?).await?;
         let coordinator = self.coordinator.with_own_store();
-        if let Some(store) = log.contents().store_id {
-            coordinator.expect_store(store)?;
+        if let Some(store) = log.contents().store {
+            coordinator.expect_store(&store)?;
         }
         let failed = |error| ParticipantError::Sink { call: "sink.committer", error };
         let committer = self.sink.committer().await.map_err(failed)?;

@@ -1,6 +1,6 @@
 //! Why a participant could not take part, or could not go on.
 
-use ratified_protocol::{ClientName, Code, ParticipantName, Problem, TxnId};
+use ratified_protocol::{ClientName, Code, Outcome, ParticipantName, Problem, Told, TxnId};
 use thiserror::Error;
 
 use crate::{
@@ -97,6 +97,16 @@ pub enum ParticipantError {
         /// Why.
         why: String,
     },
+    /// The coordinator tells an outcome that this version does not know. The caller must use a newer one.
+    #[error("the outcome {outcome} of {txn_id} of {client} is not known to this version")]
+    OutcomeUnknown {
+        /// Whose transaction.
+        client: ClientName,
+        /// Which one.
+        txn_id: TxnId,
+        /// The outcome's name.
+        outcome: Told<Outcome>,
+    },
     /// A part of the participant panicked.
     #[error("the participant panicked")]
     Panicked,
@@ -106,13 +116,13 @@ pub enum ParticipantError {
 pub(super) fn about(participant: &ParticipantName, txn: &TxnContext, error: ClientError) -> ParticipantError {
     let (client, txn_id) = (txn.client.clone(), txn.txn_id);
     match error {
-        ClientError::Refused(problem) => match problem.code {
-            Code::Fenced | Code::EpochUnknown => ParticipantError::Fenced { client, problem },
-            Code::ParticipantRetired => ParticipantError::Retired { participant: participant.clone() },
-            Code::InvalidTxnState | Code::OutcomeAborted | Code::OutcomeCommitted => {
+        ClientError::Refused(problem) => match problem.code.known() {
+            Some(Code::Fenced | Code::EpochUnknown) => ParticipantError::Fenced { client, problem },
+            Some(Code::ParticipantRetired) => ParticipantError::Retired { participant: participant.clone() },
+            Some(Code::InvalidTxnState | Code::OutcomeAborted | Code::OutcomeCommitted) => {
                 ParticipantError::TooLate { client, txn_id, problem }
             }
-            code @ (Code::TxnNotFound | Code::ClientNotFound | Code::OutcomeExpired) => {
+            Some(code @ (Code::TxnNotFound | Code::ClientNotFound | Code::OutcomeExpired)) => {
                 ParticipantError::Forgotten { client, txn_id, code }
             }
             _ => ClientError::Refused(problem).into(),

@@ -217,12 +217,18 @@ impl<S: TwoPhaseSink> Shared<S> {
         self.progress.send_modify(|progress| progress.pending = pending);
     }
 
+    /// Remembers the store that has answered, so that the next process of this name knows it again.
+    async fn note_store(&self) -> Result<(), ParticipantError> {
+        match self.coordinator.known_store() {
+            Some(met) if self.log.contents().store.as_ref() != Some(&met) => Ok(self.log.note_store(met).await?),
+            _ => Ok(()),
+        }
+    }
+
     /// Own disk first, then the coordinator, then the resource.
     async fn join(&self, live: &Live<S>) -> Result<(), ParticipantError> {
         let txn = &live.txn;
-        if let Some(store) = self.coordinator.store_id() {
-            self.log.note_store(store).await?;
-        }
+        self.note_store().await?;
         self.log.begin(txn.txn_id).await?;
         self.log.attach(txn.txn_id, live.entry(None)?).await?;
         (self.observer)(ParticipantPoint::Noted);

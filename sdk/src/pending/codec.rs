@@ -1,12 +1,14 @@
 //! The pending file, byte by byte. All numbers are little-endian.
 //!
 //! ```text
-//! header   "RATIFPND"  version u8 = 1  durable u64  nameLength u8  name  crc32 of all before
+//! header   "RATIFPND"  version u8 = 2  durable u64  nameLength u8  name  crc32 of all before
 //! record   length u32  !length u32  crc32 of length and body  body
 //! body     durable u64  kind u8  content
-//! content  1 STORE: cluster 16 bytes, loads u64    2 BEGIN: id 16 bytes
-//!          3 HANDLE: id 16 bytes, handle           4 REMOVE: id 16 bytes
+//! content  2 BEGIN: id 16 bytes    3 HANDLE: id 16 bytes, handle    4 REMOVE: id 16 bytes
+//!          5 STORE: the store as it was met, as text
 //! ```
+//! Version 1 had `1 STORE: cluster 16 bytes, loads u64` instead; it is read, and written anew as version 2.
+//!
 //! `durable` is the length of the file that was known to be on disk when the header or record was written. It tells a
 //! torn tail, which a crash may leave behind, from damage, which it cannot.
 
@@ -14,9 +16,11 @@ use ratified_protocol::{ClientName, StoreId, TxnId};
 use uuid::Uuid;
 
 use super::Change;
+use crate::client::MetStore;
 
 const MAGIC: &[u8; 8] = b"RATIFPND";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+const OLDEST_VERSION: u8 = 1;
 const RECORD_HEAD_BYTES: usize = 12;
 /// Longest body of a record: a handle of 64 KiB and what goes with it.
 const MAX_BODY_BYTES: usize = 64 * 1024 + 64;
@@ -36,25 +40,27 @@ pub(super) struct Read {
     pub(super) changes: Vec<Change>,
     /// Where the good part ends; what follows is a torn tail.
     pub(super) end: usize,
+    /// Whether an older version wrote it: it must be written anew before anything is added.
+    pub(super) is_old: bool,
 }
 
 /// A whole file that makes these changes, all of it durable before it is put in place.
 pub(super) fn encode_file(client: &ClientName, changes: impl Iterator<Item = Change>) -> Vec<u8> {
     let mut records = Vec::new();
-    let header_bytes = header(client, 0).len();
+    let header_bytes = header(VERSION, client, 0).len();
     for change in changes {
         let durable = (header_bytes + records.len()) as u64;
         records.extend(encode_record(durable, &change));
     }
-    let mut file = header(client, (header_bytes + records.len()) as u64);
+    let mut file = header(VERSION, client, (header_bytes + records.len()) as u64);
     file.extend(records);
     file
 }
 
-fn header(client: &ClientName, durable: u64) -> Vec<u8> {
+fn header(version: u8, client: &ClientName, durable: u64) -> Vec<u8> {
     let name = client.as_str().as_bytes();
     let mut bytes = MAGIC.to_vec();
-    bytes.push(VERSION);
+    bytes.push(version);
     bytes.extend(durable.to_le_bytes());
     // A client name has at most 200 bytes.
     bytes.push(u8::try_from(name.len()).unwrap_or(u8::MAX));
@@ -68,9 +74,8 @@ pub(super) fn encode_record(durable: u64, change: &Change) -> Vec<u8> {
     let mut body = durable.to_le_bytes().to_vec();
     match change {
         Change::Store(store) => {
-            body.push(1);
-            body.extend(store.cluster_id.as_bytes());
-            body.extend(store.loads.to_le_bytes());
+            body.push(5);
+            body.extend(store.to_string().into_bytes());
         }
         Change::Begin(id) => tagged(&mut body, 2, *id),
         Change::Handle(id, handle) => {
@@ -101,11 +106,12 @@ fn checksum(length: u32, body: &[u8]) -> u32 {
 
 /// Reads a file that must be this client's.
 pub(super) fn decode_file(bytes: &[u8], client: &ClientName) -> Result<Read, Refusal> {
-    let (durable, mut offset) = decode_header(bytes, client)?;
+    let (version, durable, mut offset) = decode_header(bytes, client)?;
+    let is_old = version < VERSION;
     let mut changes = Vec::new();
     while offset < bytes.len() {
         let Some((body, end)) = record_at(bytes, offset) else {
-            return torn_tail_or_damage(bytes, durable, offset, changes);
+            return torn_tail_or_damage(bytes, durable, offset, Read { changes, end: offset, is_old });
         };
         changes.push(decode_body(body).ok_or(Refusal::Damaged(offset, "a record of unknown content"))?);
         offset = end;
@@ -113,23 +119,23 @@ pub(super) fn decode_file(bytes: &[u8], client: &ClientName) -> Result<Read, Ref
     if (offset as u64) < durable {
         return Err(Refusal::Damaged(offset, "the file is shorter than it was"));
     }
-    Ok(Read { changes, end: offset })
+    Ok(Read { changes, end: offset, is_old })
 }
 
-fn decode_header(bytes: &[u8], client: &ClientName) -> Result<(u64, usize), Refusal> {
+fn decode_header(bytes: &[u8], client: &ClientName) -> Result<(u8, u64, usize), Refusal> {
     let damaged = Refusal::Damaged(0, "not the head of a pending file");
     let version_at = MAGIC.len();
-    match (bytes.get(..version_at), bytes.get(version_at)) {
-        (Some(magic), Some(version)) if magic == MAGIC && *version != VERSION => {
-            return Err(Refusal::Version(*version));
-        }
-        (Some(magic), Some(_)) if magic == MAGIC => {}
+    let version = match (bytes.get(..version_at), bytes.get(version_at)) {
+        (Some(magic), Some(version)) if magic == MAGIC => *version,
         _ => return Err(damaged),
+    };
+    if !(OLDEST_VERSION..=VERSION).contains(&version) {
+        return Err(Refusal::Version(version));
     }
     let durable = number(bytes, version_at + 1);
-    let expected = header(client, durable.unwrap_or_default());
+    let expected = header(version, client, durable.unwrap_or_default());
     if bytes.get(..expected.len()) == Some(&expected) {
-        Ok((durable.unwrap_or_default(), expected.len()))
+        Ok((version, durable.unwrap_or_default(), expected.len()))
     } else {
         Err(Refusal::Damaged(version_at + 1, "the head is damaged, or of another client"))
     }
@@ -159,8 +165,9 @@ fn decode_body(body: &[u8]) -> Option<Change> {
     match body.get(8)? {
         1 if content.len() == 24 => {
             let cluster_id = Uuid::from_bytes(content.get(..16)?.try_into().ok()?);
-            Some(Change::Store(StoreId { cluster_id, loads: number(content, 16)? }))
+            Some(Change::Store(StoreId::new(cluster_id, number(content, 16)?).into()))
         }
+        5 => Some(Change::Store(std::str::from_utf8(content).ok()?.parse::<MetStore>().ok()?)),
         2 if is_bare => Some(Change::Begin(id()?)),
         3 => Some(Change::Handle(id()?, content.get(16..)?.to_vec())),
         4 if is_bare => Some(Change::Remove(id()?)),
@@ -169,13 +176,13 @@ fn decode_body(body: &[u8]) -> Option<Change> {
 }
 
 /// A bad record is a torn tail only if nothing says that it had been durable.
-fn torn_tail_or_damage(bytes: &[u8], durable: u64, offset: usize, changes: Vec<Change>) -> Result<Read, Refusal> {
+fn torn_tail_or_damage(bytes: &[u8], durable: u64, offset: usize, good: Read) -> Result<Read, Refusal> {
     let was_durable = |claimed: u64| claimed > offset as u64;
     let later = || (offset + 1..bytes.len()).filter_map(|at| number(record_at(bytes, at)?.0, 0));
     if was_durable(durable) || later().any(was_durable) {
         return Err(Refusal::Damaged(offset, "a record that was durable"));
     }
-    Ok(Read { changes, end: offset })
+    Ok(good)
 }
 
 #[cfg(test)]
@@ -190,8 +197,8 @@ mod tests {
         TxnId::from_bytes([1, 2, 3, 4, 5, 6, 0x70, 8, 0x90, 10, 11, 12, 13, 14, 15, last]).unwrap()
     }
 
-    fn store() -> StoreId {
-        StoreId { cluster_id: Uuid::from_bytes([9; 16]), loads: 3 }
+    fn store() -> MetStore {
+        "09090909-0909-0909-0909-090909090909.3.6ba7b8109dad41d180b400c04fd430c8".parse().unwrap()
     }
 
     fn changes() -> Vec<Change> {
@@ -212,23 +219,39 @@ mod tests {
     fn the_format_is_these_bytes() {
         let file = encode_file(&client(), [Change::Store(store()), Change::Begin(id(1))].into_iter());
         assert_eq!(hex(&file[..27]), GOLDEN_HEAD);
-        assert_eq!(hex(&file[27..72]), GOLDEN_STORE);
-        assert_eq!(hex(&file[72..]), GOLDEN_BEGIN);
+        let store_end = file.len() - GOLDEN_BEGIN.len() / 2;
+        assert_eq!(file[48..store_end], *store().to_string().as_bytes());
+        assert_eq!(hex(&file[39..48]), "1b0000000000000005");
+        assert_eq!(hex(&file[store_end..]), GOLDEN_BEGIN);
         assert_eq!(hex(&encode_record(7, &Change::Handle(id(1), b"here".to_vec()))), GOLDEN_HANDLE);
         assert_eq!(hex(&encode_record(7, &Change::Remove(id(1)))), GOLDEN_REMOVE);
     }
 
-    const GOLDEN_HEAD: &str = "5241544946504e44016d00000000000000056a6f622e3090cedc80";
-    const GOLDEN_STORE: &str =
-        "21000000deffffff54d417f21b0000000000000001090909090909090909090909090909090300000000000000";
-    const GOLDEN_BEGIN: &str = "19000000e6ffffff411640a84800000000000000020102030405067008900a0b0c0d0e0f01";
+    const GOLDEN_HEAD: &str = "5241544946504e4402a700000000000000056a6f622e30";
+    const GOLDEN_BEGIN: &str = "";
+    /// A whole file of version 1: a store and an id.
+    const OLD: &str = concat!(
+        "5241544946504e44016d00000000000000056a6f622e3090cedc80",
+        "21000000deffffff54d417f21b0000000000000001090909090909090909090909090909090300000000000000",
+        "19000000e6ffffff411640a84800000000000000020102030405067008900a0b0c0d0e0f01"
+    );
+
+    #[test]
+    fn a_file_of_version_1_is_read() {
+        let file: Vec<u8> =
+            (0..OLD.len()).step_by(2).map(|at| u8::from_str_radix(&OLD[at..at + 2], 16).unwrap()).collect();
+        let store: MetStore = "09090909-0909-0909-0909-090909090909.3".parse().unwrap();
+        let changes = vec![Change::Store(store), Change::Begin(id(1))];
+        assert_eq!(decode_file(&file, &client()), Ok(Read { changes, end: file.len(), is_old: true }));
+    }
+
     const GOLDEN_HANDLE: &str = "1d000000e2ffffff473177cc0700000000000000030102030405067008900a0b0c0d0e0f0168657265";
     const GOLDEN_REMOVE: &str = "19000000e6ffffffaf5502560700000000000000040102030405067008900a0b0c0d0e0f01";
 
     #[test]
     fn what_was_written_is_read() {
         let file = encode_file(&client(), changes().into_iter());
-        assert_eq!(decode_file(&file, &client()), Ok(Read { changes: changes(), end: file.len() }));
+        assert_eq!(decode_file(&file, &client()), Ok(Read { changes: changes(), end: file.len(), is_old: false }));
     }
 
     #[test]
@@ -255,7 +278,7 @@ mod tests {
             if length < durable {
                 assert!(matches!(read, Err(Refusal::Damaged(..))), "{length}");
             } else {
-                assert_eq!(read, Ok(Read { changes: changes(), end: durable }), "{length}");
+                assert_eq!(read, Ok(Read { changes: changes(), end: durable, is_old: false }), "{length}");
             }
         }
     }
@@ -272,7 +295,7 @@ mod tests {
 
         let mut torn = file.clone();
         torn[unsynced + 20] ^= 1;
-        assert_eq!(decode_file(&torn, &client()), Ok(Read { changes: changes(), end: unsynced }));
+        assert_eq!(decode_file(&torn, &client()), Ok(Read { changes: changes(), end: unsynced, is_old: false }));
 
         file.extend(encode_record(synced, &Change::Begin(id(4))));
         for at in [unsynced + 20, begun + 20] {
@@ -287,7 +310,7 @@ mod tests {
         let mut file = encode_file(&client(), changes().into_iter());
         let other = "job.1".parse().unwrap();
         assert!(matches!(decode_file(&file, &other), Err(Refusal::Damaged(9, _))));
-        file[8] = 2;
-        assert_eq!(decode_file(&file, &client()), Err(Refusal::Version(2)));
+        file[8] = 3;
+        assert_eq!(decode_file(&file, &client()), Err(Refusal::Version(3)));
     }
 }

@@ -9,13 +9,13 @@ use std::{
 };
 
 use async_trait::async_trait;
-use ratified_protocol::{ClientName, StoreId, TxnId};
+use ratified_protocol::{ClientName, TxnId};
 
 use super::{
     Change, PendingContents, PendingError, PendingLog, PendingStore,
     codec::{Refusal, decode_file, encode_file, encode_record},
 };
-use crate::error::Cause;
+use crate::{client::MetStore, error::Cause};
 
 /// A file is not rewritten before it has reached twice this many bytes.
 const LEAST_BASELINE_BYTES: u64 = 4096;
@@ -122,7 +122,7 @@ impl PendingLog for FileLog {
         self.change(Change::Remove(id)).await
     }
 
-    async fn note_store(&self, store: StoreId) -> Result<(), PendingError> {
+    async fn note_store(&self, store: MetStore) -> Result<(), PendingError> {
         self.change(Change::Store(store)).await
     }
 }
@@ -138,9 +138,14 @@ impl State {
             }
             Err(error) => return Err(at(path)(error)),
         }
-        let read = decode_file(&bytes, client).map_err(|refusal| refused(path, refusal))?;
+        let mut read = decode_file(&bytes, client).map_err(|refusal| refused(path, refusal))?;
         let mut contents = PendingContents::default();
-        read.changes.into_iter().for_each(|change| contents.apply(change));
+        std::mem::take(&mut read.changes).into_iter().for_each(|change| contents.apply(change));
+        if read.is_old {
+            bytes = encode_file(client, contents.as_changes());
+            replace(path, &bytes).map_err(at(path))?;
+            read.end = bytes.len();
+        }
         let file = OpenOptions::new().write(true).open(path).map_err(at(path))?;
         let length = read.end as u64;
         if read.end < bytes.len() {
@@ -256,9 +261,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut ids = IdSource::above([]);
         let (a, b, c) = (ids.draw().unwrap(), ids.draw().unwrap(), ids.draw().unwrap());
-        let store: StoreId = "0190f2c4-7a61-4c3e-9d0a-0d0f6b1c2e3f.12".parse().unwrap();
+        let store: MetStore = "0190f2c4-7a61-4c3e-9d0a-0d0f6b1c2e3f.12".parse().unwrap();
         let log = open(dir.path()).await.unwrap();
-        log.note_store(store).await.unwrap();
+        log.note_store(store.clone()).await.unwrap();
         for id in [a, b, c] {
             log.begin(id).await.unwrap();
         }
@@ -268,7 +273,7 @@ mod tests {
         drop(log);
         let after = open(dir.path()).await.unwrap().contents();
         assert_eq!(after, before);
-        assert_eq!(after.store_id, Some(store));
+        assert_eq!(after.store, Some(store));
         assert_eq!(after.entries, BTreeMap::from([(b, Some(b"handle".to_vec())), (c, None)]));
     }
 

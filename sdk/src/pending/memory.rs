@@ -6,9 +6,10 @@ use std::{
 };
 
 use async_trait::async_trait;
-use ratified_protocol::{ClientName, StoreId, TxnId};
+use ratified_protocol::{ClientName, TxnId};
 
 use super::{Change, PendingContents, PendingError, PendingLog, PendingStore};
+use crate::client::MetStore;
 
 /// Keeps pending transactions in memory. Clones share them.
 #[derive(Debug, Clone, Default)]
@@ -67,7 +68,7 @@ impl PendingLog for MemoryLog {
         self.change(Change::Remove(id))
     }
 
-    async fn note_store(&self, store: StoreId) -> Result<(), PendingError> {
+    async fn note_store(&self, store: MetStore) -> Result<(), PendingError> {
         self.change(Change::Store(store))
     }
 }

@@ -13,13 +13,13 @@ mod memory;
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use async_trait::async_trait;
-use ratified_protocol::{ClientName, StoreId, TxnId};
+use ratified_protocol::{ClientName, TxnId};
 use thiserror::Error;
 
 pub use file::FileStore;
 pub use memory::MemoryStore;
 
-use crate::error::Cause;
+use crate::{client::MetStore, error::Cause};
 
 /// Most transactions one client may have pending here.
 pub const MAX_PENDING_ENTRIES: usize = 10_000;
@@ -60,18 +60,18 @@ pub trait PendingLog: Send + Sync + 'static {
     /// See [`PendingError`].
     async fn remove(&self, id: TxnId) -> Result<(), PendingError>;
 
-    /// Remembers the greatest store id met. Durable with the next `begin`.
+    /// Remembers the store as it was met last. Durable with the next `begin`.
     ///
     /// # Errors
     /// See [`PendingError`].
-    async fn note_store(&self, store: StoreId) -> Result<(), PendingError>;
+    async fn note_store(&self, store: MetStore) -> Result<(), PendingError>;
 }
 
 /// What a pending log remembers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PendingContents {
-    /// The greatest store id met.
-    pub store_id: Option<StoreId>,
+    /// The store as it was met last.
+    pub store: Option<MetStore>,
     /// Ids that are not finished, each with the sink's handle if it was told.
     pub entries: BTreeMap<TxnId, Option<Vec<u8>>>,
 }
@@ -138,7 +138,7 @@ impl PendingContents {
 
     fn apply(&mut self, change: Change) {
         match change {
-            Change::Store(store) => self.store_id = Some(store),
+            Change::Store(store) => self.store = Some(store),
             Change::Begin(id) => {
                 self.entries.entry(id).or_default();
             }
@@ -159,14 +159,14 @@ impl PendingContents {
             let handle = handle.as_ref().map(|handle| Change::Handle(*id, handle.clone()));
             std::iter::once(Change::Begin(*id)).chain(handle)
         });
-        self.store_id.map(Change::Store).into_iter().chain(begun)
+        self.store.clone().map(Change::Store).into_iter().chain(begun)
     }
 }
 
 /// One step in the life of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Change {
-    Store(StoreId),
+    Store(MetStore),
     Begin(TxnId),
     Handle(TxnId, Vec<u8>),
     Remove(TxnId),

@@ -51,24 +51,29 @@ pub(super) struct Reader<'a> {
 impl<'a> Reader<'a> {
     /// Reads the version byte, which must be 1.
     pub(super) fn new(what: &'static str, bytes: &'a [u8]) -> Result<Self, RuntimeError> {
+        Ok(Self::up_to(1, what, bytes)?.1)
+    }
+
+    /// Reads the version byte, which must be from 1 to `newest`.
+    fn up_to(newest: u8, what: &'static str, bytes: &'a [u8]) -> Result<(u8, Self), RuntimeError> {
         let mut reader = Self { what, rest: bytes };
         match reader.u8()? {
-            1 => Ok(reader),
+            version if (1..=newest).contains(&version) => Ok((version, reader)),
             version => Err(reader.refuse(format!("version {version} is unknown"))),
         }
     }
 
-    /// As [`Self::new`], of bytes that end with their checksum.
-    pub(super) fn with_checksum(what: &'static str, bytes: &'a [u8]) -> Result<Self, RuntimeError> {
+    /// As [`Self::new`], of any version from 1 to `newest`, and of bytes that end with their checksum.
+    pub(super) fn with_checksum(newest: u8, what: &'static str, bytes: &'a [u8]) -> Result<(u8, Self), RuntimeError> {
         // The version comes first: a newer one may have another way to end.
-        Self::new(what, bytes)?;
+        Self::up_to(newest, what, bytes)?;
         let mut whole = Self { what, rest: bytes };
         let checked = whole.take(bytes.len().saturating_sub(4))?;
         let checksum = whole.u32()?;
         if crc32fast::hash(checked) != checksum {
             return Err(whole.refuse("its checksum is wrong"));
         }
-        Self::new(what, checked)
+        Self::up_to(newest, what, checked)
     }
 
     pub(super) fn take(&mut self, length: usize) -> Result<&'a [u8], RuntimeError> {

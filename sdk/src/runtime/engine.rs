@@ -55,7 +55,7 @@ impl<S: TwoPhaseSink> EngineSink<S> {
         let mut opening = Opening::start(builder, rules(&driver, restored, &named)).await?;
         opening.lost = driver.lost.clone();
         for element in &named {
-            opening.env.coordinator.expect_store(element.store)?;
+            opening.env.coordinator.expect_store(&element.store)?;
         }
         let mut looks = 0;
         let own = loop {
@@ -155,10 +155,10 @@ impl<S: TwoPhaseSink> EngineSink<S> {
     fn snapshot(&self) -> Result<Snapshot, RuntimeError> {
         let ending = self.intervals.committer.unfinished();
         let unfinished = ending.iter().map(|ending| &**ending).chain(self.prepared.values());
-        let store = self.intervals.env.coordinator.store_id();
+        let store = self.intervals.env.coordinator.known_store();
         let element = |ending: &Ending<S::Handle>| {
             Some(SnapshotElement {
-                store: store?,
+                store: store.clone()?,
                 client: ending.txn.client.clone(),
                 slot: ending.txn.slot,
                 txn_id: ending.txn.txn_id,
@@ -235,7 +235,7 @@ async fn open_once<S: TwoPhaseSink>(
     }
     // Listed again: with the epochs raised, nothing an older owner begins can be missed.
     let clients = opening.clients_of(name).await?;
-    let has_prepared = |item: &ClientItem| item.counts.get(&TxnState::Prepared).is_some_and(|count| *count > 0);
+    let has_prepared = |item: &ClientItem| item.count(TxnState::Prepared) > 0;
     let from_nothing = matches!(opening.rules, Rules::Engine { restored: None, .. });
     let prepared = if from_nothing && clients.iter().any(|(_, item)| has_prepared(item)) {
         opening.prepared_of(name).await?

@@ -2,7 +2,9 @@
 
 use std::{future::Future, sync::Arc, time::Duration};
 
-use ratified_protocol::{ClientName, Code, CommitRequest, EndReason, EpochRequest, Outcome, ShortText, Txn, TxnId};
+use ratified_protocol::{
+    ClientName, Code, CommitRequest, EndReason, EpochRequest, Outcome, ShortText, Told, Txn, TxnId,
+};
 use tokio::{sync::watch, time::Instant};
 
 use super::{error::RuntimeError, metrics, policy::Observer};
@@ -100,7 +102,7 @@ impl<C: SinkCommitter> Env<C> {
             RuntimeError::Fenced { client, current_epoch, owner, .. } => {
                 RuntimeError::Fenced { client, this, current_epoch, owner }
             }
-            RuntimeError::TxnAborted { client, end_reason: Some(EndReason::Fenced), .. } => {
+            RuntimeError::TxnAborted { client, end_reason: Some(Told::Known(EndReason::Fenced)), .. } => {
                 let query = ClientQuery { prefix: Some(client.to_string()), ..ClientQuery::default() };
                 let bounded = self.coordinator.until(Instant::now() + OWNER_LOOKUP);
                 let items = bounded.clients(&query).await.map(|page| page.items).unwrap_or_default();

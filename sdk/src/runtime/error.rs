@@ -1,6 +1,6 @@
 //! Why the runtime stopped. Each variant says what the caller must do.
 
-use ratified_protocol::{CheckpointId, ClientName, Code, EndReason, Epoch, IdError, TxnId};
+use ratified_protocol::{CheckpointId, ClientName, Code, EndReason, Epoch, IdError, Told, TxnId};
 use thiserror::Error;
 
 use crate::{
@@ -62,7 +62,7 @@ pub enum RuntimeError {
         /// Which one.
         txn_id: TxnId,
         /// Who or what aborted it, if it was told.
-        end_reason: Option<EndReason>,
+        end_reason: Option<Told<EndReason>>,
     },
     /// The outcome of a transaction that had to be committed is no longer kept. An operator must look into the sink.
     #[error("the outcome of {txn_id} of {client} is no longer kept")]
@@ -219,13 +219,13 @@ impl RuntimeError {
     pub(crate) fn about_txn(client: &ClientName, txn_id: TxnId, error: ClientError) -> Self {
         let ClientError::Refused(problem) = &error else { return Self::Coordinator(error) };
         let client = client.clone();
-        match problem.code {
-            Code::OutcomeAborted => {
-                let end_reason = problem.txn.as_ref().and_then(|txn| txn.end_reason);
+        match problem.code.known() {
+            Some(Code::OutcomeAborted) => {
+                let end_reason = problem.txn.as_ref().and_then(|txn| txn.end_reason.clone());
                 Self::TxnAborted { client, txn_id, end_reason }
             }
-            Code::OutcomeExpired => Self::TxnExpired { client, txn_id },
-            Code::TxnNotFound | Code::ClientNotFound => Self::TxnNotFound { client, txn_id },
+            Some(Code::OutcomeExpired) => Self::TxnExpired { client, txn_id },
+            Some(Code::TxnNotFound | Code::ClientNotFound) => Self::TxnNotFound { client, txn_id },
             _ => Self::about_client(&client, error),
         }
     }
@@ -234,13 +234,13 @@ impl RuntimeError {
     pub(crate) fn about_client(client: &ClientName, error: ClientError) -> Self {
         let ClientError::Refused(problem) = &error else { return Self::Coordinator(error) };
         let client = client.clone();
-        match problem.code {
-            Code::Fenced => {
+        match problem.code.known() {
+            Some(Code::Fenced) => {
                 let (current_epoch, owner) = (problem.current_epoch, problem.owner.clone());
                 Self::Fenced { client, this: String::new(), current_epoch, owner }
             }
-            Code::EpochUnknown => Self::EpochUnknown { client },
-            Code::ClientNotFound => Self::ClientUnknown { client },
+            Some(Code::EpochUnknown) => Self::EpochUnknown { client },
+            Some(Code::ClientNotFound) => Self::ClientUnknown { client },
             _ => Self::Coordinator(error),
         }
     }

@@ -100,7 +100,7 @@ impl<S: TwoPhaseSink> Opening<S> {
         let key = key_of(command);
         let told = known.told(key).map(|(_, txn)| txn);
         let decided = match (command, told) {
-            (Command::Apply(_), Some(told)) => told.state,
+            (Command::Apply(_), Some(told)) => told.state.clone(),
             _ => match self.env.decide_commit(self.limit, &txn.client, txn.txn_id).await {
                 Ok(decided) => decided.state,
                 Err(error) => return self.skip_lost(txn, error, known).await,
@@ -201,7 +201,7 @@ mod tests {
 
     fn element(client: &str, last: u8) -> SnapshotElement {
         SnapshotElement {
-            store: StoreId { cluster_id: uuid::Uuid::from_bytes([9; 16]), loads: 1 },
+            store: StoreId::new(uuid::Uuid::from_bytes([9; 16]), 1).into(),
             client: client.parse().unwrap(),
             slot: Slot::new(0),
             txn_id: TxnId::from_bytes([0, 0, 0, 0, 0, 0, 0x70, 0, 0x80, 0, 0, 0, 0, 0, 0, last]).unwrap(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ratified_protocol::{
-    BeginRequest, CheckpointId, ClientName, Epoch, Labels, MAX_PAYLOAD_BYTES, Outcome, ParticipantSet, StoreId, TxnId,
+    BeginRequest, CheckpointId, ClientName, Epoch, Labels, MAX_PAYLOAD_BYTES, Outcome, ParticipantSet, TxnId,
 };
 use tokio::time::Instant;
 
@@ -12,6 +12,7 @@ use super::{
     payload::encode_handle, policy::Point,
 };
 use crate::{
+    client::MetStore,
     error::{Certainty, SinkError},
     ids::IdSource,
     pending::PendingLog,
@@ -61,7 +62,7 @@ pub(crate) struct Intervals<S: TwoPhaseSink> {
     writer: Option<S::Writer>,
     keep_alive: KeepAlive,
     ids: IdSource,
-    noted_store: Option<StoreId>,
+    noted_store: Option<MetStore>,
     open: Option<OpenTxn<S::Handle>>,
     buffer: Vec<S::Record>,
     records: u64,
@@ -92,7 +93,7 @@ impl<S: TwoPhaseSink> Intervals<S> {
     ) -> Self {
         let committer = Committer::start(env.clone(), owned.log.clone());
         let keep_alive = KeepAlive::start(env.clone(), owned.client.clone(), owned.epoch, settings.timeout);
-        let noted_store = owned.log.contents().store_id;
+        let noted_store = owned.log.contents().store;
         Self {
             env,
             owned,
@@ -168,9 +169,9 @@ impl<S: TwoPhaseSink> Intervals<S> {
     }
 
     async fn begin_at_the_coordinator(&mut self, txn: &TxnContext) -> Result<(), RuntimeError> {
-        let met = self.env.coordinator.store_id();
+        let met = self.env.coordinator.known_store();
         if met != self.noted_store
-            && let Some(store) = met
+            && let Some(store) = met.clone()
         {
             self.owned.log.note_store(store).await?;
             self.noted_store = met;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ratified_protocol::{ClientName, Code, Outcome, Txn, TxnId, TxnState};
+use ratified_protocol::{ClientName, Code, Outcome, Told, Txn, TxnId, TxnState};
 
 use super::{
     error::RuntimeError,
@@ -12,10 +12,7 @@ use super::{
     payload::decode_handle,
     snapshot::SnapshotElement,
 };
-use crate::{
-    error::ClientError,
-    sink::{SinkCommitter, TwoPhaseSink},
-};
+use crate::sink::{SinkCommitter, TwoPhaseSink};
 
 impl<S: TwoPhaseSink> Opening<S> {
     /// The pending store is only a hint: the coordinator is asked, and its answer followed.
@@ -45,7 +42,7 @@ impl<S: TwoPhaseSink> Opening<S> {
         if txn.state.outcome() == Some(Outcome::Aborted) {
             // The handle is a hint as well: without it the sink finds by id what is staged.
             let handle = handle.and_then(|encoded| decode_handle(&encoded).ok());
-            self.abort_in_sink(owned, id, txn.state, handle.as_ref()).await?;
+            self.abort_in_sink(owned, id, &txn.state, handle.as_ref()).await?;
         }
         Ok(())
     }
@@ -54,7 +51,7 @@ impl<S: TwoPhaseSink> Opening<S> {
         &mut self,
         owned: &Owned,
         id: TxnId,
-        state: TxnState,
+        state: &Told<TxnState>,
         handle: Option<&S::Handle>,
     ) -> Result<(), RuntimeError> {
         let context = owned.context(id);
@@ -73,9 +70,9 @@ impl<S: TwoPhaseSink> Opening<S> {
         for id in self.staged_by(owned).await? {
             match self.look_up(&owned.client, id).await?.map(|txn| txn.state) {
                 Some(state) if state.outcome() == Some(Outcome::Aborted) => {
-                    self.abort_in_sink(owned, id, state, None).await?;
+                    self.abort_in_sink(owned, id, &state, None).await?;
                 }
-                Some(TxnState::Prepared | TxnState::Committing) => {}
+                Some(Told::Known(TxnState::Prepared | TxnState::Committing)) => {}
                 _ => {
                     suspects.insert(id);
                 }
@@ -105,9 +102,7 @@ impl<S: TwoPhaseSink> Opening<S> {
     pub(super) async fn look_up(&self, client: &ClientName, id: TxnId) -> Result<Option<Txn>, RuntimeError> {
         match self.env.limited(self.limit).get(client, id, None).await {
             Ok(txn) => Ok(Some(txn)),
-            Err(ClientError::Refused(problem)) if matches!(problem.code, Code::TxnNotFound | Code::OutcomeExpired) => {
-                Ok(None)
-            }
+            Err(error) if matches!(error.code(), Some(Code::TxnNotFound | Code::OutcomeExpired)) => Ok(None),
             Err(error) => Err(RuntimeError::about_client(client, error)),
         }
     }

@@ -124,7 +124,7 @@ impl<S: TwoPhaseSink> Opening<S> {
     pub(super) async fn raise(&self, client: ClientName, slot: Slot, may_create: bool) -> Result<Raised, RuntimeError> {
         let log = self.pending.open(&client).await?;
         let pending = log.contents();
-        if let Some(store) = pending.store_id {
+        if let Some(store) = &pending.store {
             self.env.coordinator.expect_store(store)?;
         }
         let owner = Some(self.settings.owner.clone());
@@ -132,7 +132,7 @@ impl<S: TwoPhaseSink> Opening<S> {
         let coordinator = self.env.limited(self.limit);
         let opened = coordinator.open(&client, &request).await;
         let opened = opened.map_err(|e| RuntimeError::about_client(&client, e))?;
-        if let Some(met) = coordinator.store_id() {
+        if let Some(met) = coordinator.known_store() {
             log.note_store(met).await?;
         }
         let unfinished = if opened.unfinished.len() < MAX_UNFINISHED_TOLD {
@@ -182,8 +182,9 @@ impl<S: TwoPhaseSink> Opening<S> {
         let visible = self.env.sink_call("sink.list_visible", self.limit, list).await?;
         let never_began = self.settings.first_start && one.newest.is_none();
         let staged = if never_began { self.staged_by(owned).await? } else { Vec::new() };
-        let state = |txn: &Txn| (txn.txn_id, txn.state, txn.checkpoint_id);
-        let unfinished = one.unfinished.iter().map(state).collect();
+        // What this version does not know the state of is left alone.
+        let state = |txn: &Txn| Some((txn.txn_id, txn.state.known()?, txn.checkpoint_id));
+        let unfinished = one.unfinished.iter().filter_map(state).collect();
         Ok(OwnedClient { client: owned.client.clone(), unfinished, newest: one.newest, visible, staged })
     }
 

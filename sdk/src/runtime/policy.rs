@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr, sync::Arc};
 
-use ratified_protocol::{CheckpointId, ClientName, EndReason, IdError, MAX_NAME_CHARS};
+use ratified_protocol::{CheckpointId, ClientName, EndReason, IdError, MAX_NAME_CHARS, Told};
 
 use super::error::RuntimeError;
 use crate::sink::Slot;
@@ -116,9 +116,8 @@ impl Lost {
     /// The kind of loss an error tells of, if it does.
     pub(crate) fn from_error(error: &RuntimeError) -> Option<Self> {
         match error {
-            RuntimeError::TxnAborted { end_reason: Some(EndReason::Fenced), .. } | RuntimeError::Fenced { .. } => {
-                Some(Self::Fenced)
-            }
+            RuntimeError::TxnAborted { end_reason: Some(Told::Known(EndReason::Fenced)), .. }
+            | RuntimeError::Fenced { .. } => Some(Self::Fenced),
             RuntimeError::TxnAborted { .. } => Some(Self::Aborted),
             RuntimeError::TxnExpired { .. } => Some(Self::Expired),
             RuntimeError::TxnNotFound { .. } => Some(Self::NotFound),
@@ -285,8 +284,8 @@ mod tests {
             RuntimeError::Fenced { client: client.clone(), this: String::new(), current_epoch: None, owner: None };
         for (error, lost) in [
             (aborted(None), Some(Lost::Aborted)),
-            (aborted(Some(EndReason::Operator)), Some(Lost::Aborted)),
-            (aborted(Some(EndReason::Fenced)), Some(Lost::Fenced)),
+            (aborted(Some(EndReason::Operator.into())), Some(Lost::Aborted)),
+            (aborted(Some(EndReason::Fenced.into())), Some(Lost::Fenced)),
             (fenced, Some(Lost::Fenced)),
             (RuntimeError::TxnExpired { client: client.clone(), txn_id }, Some(Lost::Expired)),
             (RuntimeError::TxnNotFound { client: client.clone(), txn_id }, Some(Lost::NotFound)),

@@ -1,10 +1,11 @@
 //! What an engine stores in its checkpoint for the sink.
 //!
 //! ```text
-//! element   version u8 = 1  cluster 16 bytes  loads u64  clientLength u32  client  slot u32  id 16 bytes
-//!           epoch u64  checkpoint u64  handleLength u32  handle (JSON)  crc32 of all before
+//! element   version u8 = 2  storeLength u32  store (as it was met, as text)  clientLength u32  client  slot u32
+//!           id 16 bytes  epoch u64  checkpoint u64  handleLength u32  handle (JSON)  crc32 of all before
 //! snapshot  version u8 = 1  count u32  (elementLength u32  element)*
 //! ```
+//! Version 1 of an element has `cluster 16 bytes  loads u64` for the store; it is read.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,7 @@ use super::{
     bytes::{Reader, Writer},
     error::RuntimeError,
 };
-use crate::sink::Slot;
+use crate::{client::MetStore, sink::Slot};
 
 /// The transactions of a worker that are not finished to the end, at one barrier. Each element is valid alone, so that an
 /// engine may split and merge snapshots when it rescales.
@@ -70,7 +71,7 @@ impl Snapshot {
 /// One unfinished transaction: all that any worker needs to finish it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SnapshotElement {
-    pub(crate) store: StoreId,
+    pub(crate) store: MetStore,
     pub(crate) client: ClientName,
     pub(crate) slot: Slot,
     pub(crate) txn_id: TxnId,
@@ -98,7 +99,7 @@ impl SnapshotElement {
     /// As bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut writer = Writer::default();
-        writer.u8(1).raw(self.store.cluster_id.as_bytes()).u64(self.store.loads);
+        writer.u8(2).counted(self.store.to_string().as_bytes());
         writer.counted(self.client.as_str().as_bytes()).u32(self.slot.as_u32());
         writer.raw(self.txn_id.as_bytes()).u64(self.epoch.as_u64()).u64(self.checkpoint.as_u64());
         writer.counted(&self.handle).finish_with_checksum()
@@ -109,8 +110,14 @@ impl SnapshotElement {
     /// # Errors
     /// [`RuntimeError::Undecodable`] for damage and for versions of the future.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, RuntimeError> {
-        let mut reader = Reader::with_checksum("snapshot element", bytes)?;
-        let store = StoreId { cluster_id: Uuid::from_bytes(reader.array()?), loads: reader.u64()? };
+        let (version, mut reader) = Reader::with_checksum(2, "snapshot element", bytes)?;
+        let store = match version {
+            1 => StoreId::new(Uuid::from_bytes(reader.array()?), reader.u64()?).into(),
+            _ => {
+                let text = std::str::from_utf8(reader.counted()?).map_err(|e| reader.refuse(e))?;
+                text.parse().map_err(|e| reader.refuse(e))?
+            }
+        };
         let client = std::str::from_utf8(reader.counted()?).map_err(|e| reader.refuse(e))?;
         let client = client.parse().map_err(|e| reader.refuse(e))?;
         let slot = Slot::new(reader.u32()?);
@@ -127,9 +134,11 @@ impl SnapshotElement {
 mod tests {
     use super::*;
 
+    const STORE: &str = "09090909-0909-0909-0909-090909090909.3.6ba7b8109dad41d180b400c04fd430c8";
+
     fn element(last: u8) -> SnapshotElement {
         SnapshotElement {
-            store: StoreId { cluster_id: Uuid::from_bytes([9; 16]), loads: 3 },
+            store: STORE.parse().unwrap(),
             client: "job.0".parse().unwrap(),
             slot: Slot::new(2),
             txn_id: TxnId::from_bytes([1, 2, 3, 4, 5, 6, 0x70, 8, 0x90, 10, 11, 12, 13, 14, 15, last]).unwrap(),
@@ -141,9 +150,8 @@ mod tests {
 
     #[test]
     fn the_format_is_these_bytes() {
-        let mut expected = vec![1];
-        expected.extend([9; 16]);
-        expected.extend([3, 0, 0, 0, 0, 0, 0, 0]);
+        let mut expected = vec![2, 71, 0, 0, 0];
+        expected.extend(STORE.as_bytes());
         expected.extend(b"\x05\0\0\0job.0\x02\0\0\0");
         expected.extend([1, 2, 3, 4, 5, 6, 0x70, 8, 0x90, 10, 11, 12, 13, 14, 15, 1]);
         expected.extend(b"\x07\0\0\0\0\0\0\0\x2a\0\0\0\0\0\0\0\x03\0\0\0\"h\"");
@@ -152,7 +160,20 @@ mod tests {
         assert_eq!(body, expected);
         assert_eq!(checksum, crc32fast::hash(&expected).to_le_bytes());
         let snapshot = Snapshot::from_elements([element(1)]).to_bytes();
-        assert_eq!(snapshot, [&b"\x01\x01\0\0\0\x51\0\0\0"[..], &bytes].concat());
+        assert_eq!(snapshot, [&b"\x01\x01\0\0\0\x84\0\0\0"[..], &bytes].concat());
+    }
+
+    #[test]
+    fn an_element_of_version_1_is_read() {
+        let mut bytes = vec![1];
+        bytes.extend([9; 16]);
+        bytes.extend([3, 0, 0, 0, 0, 0, 0, 0]);
+        bytes.extend(b"\x05\0\0\0job.0\x02\0\0\0");
+        bytes.extend([1, 2, 3, 4, 5, 6, 0x70, 8, 0x90, 10, 11, 12, 13, 14, 15, 1]);
+        bytes.extend(b"\x07\0\0\0\0\0\0\0\x2a\0\0\0\0\0\0\0\x03\0\0\0\"h\"");
+        bytes.extend(crc32fast::hash(&bytes).to_le_bytes());
+        let store = StoreId::new(Uuid::from_bytes([9; 16]), 3).into();
+        assert_eq!(SnapshotElement::from_bytes(&bytes).unwrap(), SnapshotElement { store, ..element(1) });
     }
 
     #[test]

@@ -108,15 +108,15 @@ impl World {
     pub(crate) async fn states(&self, client: &ClientName) -> Vec<TxnState> {
         let mut states = Vec::new();
         for id in self.sink.ids(client) {
-            states.push(self.client().get(client, id, None).await.unwrap().state);
+            states.push(self.client().get(client, id, None).await.unwrap().state.known().unwrap());
         }
         states
     }
 
-    pub(crate) async fn client_store_id(&self) -> Option<ratified::StoreId> {
+    pub(crate) async fn client_store_id(&self) -> Option<ratified::MetStore> {
         let client = self.client();
         client.version().await.unwrap();
-        client.store_id()
+        client.known_store()
     }
 
     /// The transactions that are not terminal.

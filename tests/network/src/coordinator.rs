@@ -68,7 +68,7 @@ pub async fn run(world: World) {
     let drawn = Drawn { cluster_id: Uuid::from_bytes([7; 16]), nonce };
     match load(&mut disk, Limits::default(), ROOM, clock.as_ref(), drawn) {
         Ok(loaded) => {
-            world.note(format!("coordinator load {}", loaded.history.store_id().loads));
+            world.note(format!("coordinator load {}", loaded.history.store_id().newest_loads()));
             let inbox = Arc::new(Inbox::new(clock.clone(), 100, 1 << 20));
             frontend.open(inbox.clone(), loaded.history);
             let sweeps = Sweeps::new(PERIODS, clock.now().uptime);

@@ -27,6 +27,7 @@ pub async fn run(world: World, host: Host) {
         };
         let mut is_complete = true;
         for decision in answer.decisions {
+            let outcome = decision.outcome.known().expect("an outcome of this version");
             if world.mischief(10) {
                 world.count("applies failed");
                 is_complete = false;
@@ -34,16 +35,16 @@ pub async fn run(world: World, host: Host) {
             }
             let acknowledges_first = world.mistake == Mistake::AcksBeforeApplied;
             if !acknowledges_first {
-                apply(&world, host, &decision).await;
+                apply(&world, host, &decision, outcome).await;
             }
             die_now_and_then(&world, host).await;
-            let acked = coordinator.ack(&decision.client_name, decision.txn_id, &name, decision.outcome).await;
+            let acked = coordinator.ack(&decision.client_name, decision.txn_id, &name, outcome).await;
             if let Err(error) = acked {
                 world.violate(format!("{host} may not acknowledge {}: {error}", decision.txn_id));
             }
             die_now_and_then(&world, host).await;
             if acknowledges_first {
-                apply(&world, host, &decision).await;
+                apply(&world, host, &decision, outcome).await;
             }
         }
         after = is_complete.then_some(answer.cursor);
@@ -59,12 +60,12 @@ async fn die_now_and_then(world: &World, host: Host) {
     }
 }
 
-async fn apply(world: &World, host: Host, decision: &Decision) {
+async fn apply(world: &World, host: Host, decision: &Decision, outcome: Outcome) {
     world.linger(60).await;
     let key = (decision.client_name.clone(), decision.txn_id);
-    let before = world.answers().applied.insert((host, key), decision.outcome);
-    world.note(format!("{host} applies {:?} of {}", decision.outcome, world.name(decision.txn_id)));
-    if before.is_some_and(|before| before != decision.outcome) {
+    let before = world.answers().applied.insert((host, key), outcome);
+    world.note(format!("{host} applies {outcome:?} of {}", world.name(decision.txn_id)));
+    if before.is_some_and(|before| before != outcome) {
         world.violate(format!("{host} heard both outcomes of {}", decision.txn_id));
     }
 }

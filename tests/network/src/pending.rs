@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 use ratified::{
-    ClientName, StoreId, TxnId,
+    ClientName, MetStore, TxnId,
     pending::{PendingContents, PendingError, PendingLog, PendingStore},
 };
 
@@ -85,8 +85,8 @@ impl PendingLog for OpenLog {
         Ok(())
     }
 
-    async fn note_store(&self, store: StoreId) -> Result<(), PendingError> {
-        self.with(|log| log.current.store_id = Some(store));
+    async fn note_store(&self, store: MetStore) -> Result<(), PendingError> {
+        self.with(|log| log.current.store = Some(store));
         Ok(())
     }
 }

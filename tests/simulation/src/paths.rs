@@ -118,18 +118,18 @@ pub fn of_answer(probes: &mut Probes, asked: &Asked, answer: &Answer) {
 }
 
 fn of_problem(probes: &mut Probes, call: Option<&Call<'_>>, problem: &Problem) {
-    let probe = match (problem.code, call) {
-        (Code::Fenced, Some(_)) => Probe::FencedCall,
-        (Code::EpochUnknown, _) => Probe::EpochUnknown,
-        (Code::OutcomeAborted, Some(Call::Commit(_))) => Probe::CommitToldAborted,
-        (Code::OutcomeCommitted, Some(Call::Abort(_))) => Probe::AbortToldCommitted,
-        (Code::TxnIdTooOld, _) => Probe::TooOldRefused,
-        (Code::OutcomeExpired, _) => Probe::OutcomeExpired,
-        (Code::TxnNotFound, _) => Probe::NotFound,
-        (Code::InvalidTxnState, Some(Call::Ack(..))) => Probe::AckTooEarly,
-        (Code::InvalidTxnState, Some(Call::Register(..))) => Probe::RegisterRefused,
-        (Code::TxnIdReused, _) => Probe::IdReused,
-        (Code::TooManyOpen, _) => Probe::TooManyOpen,
+    let probe = match (problem.code.known(), call) {
+        (Some(Code::Fenced), Some(_)) => Probe::FencedCall,
+        (Some(Code::EpochUnknown), _) => Probe::EpochUnknown,
+        (Some(Code::OutcomeAborted), Some(Call::Commit(_))) => Probe::CommitToldAborted,
+        (Some(Code::OutcomeCommitted), Some(Call::Abort(_))) => Probe::AbortToldCommitted,
+        (Some(Code::TxnIdTooOld), _) => Probe::TooOldRefused,
+        (Some(Code::OutcomeExpired), _) => Probe::OutcomeExpired,
+        (Some(Code::TxnNotFound), _) => Probe::NotFound,
+        (Some(Code::InvalidTxnState), Some(Call::Ack(..))) => Probe::AckTooEarly,
+        (Some(Code::InvalidTxnState), Some(Call::Register(..))) => Probe::RegisterRefused,
+        (Some(Code::TxnIdReused), _) => Probe::IdReused,
+        (Some(Code::TooManyOpen), _) => Probe::TooManyOpen,
         _ => return,
     };
     probes.hit(probe);

@@ -31,7 +31,7 @@ impl Step<'_> {
                 break;
             }
         }
-        Ok((BatchAnswer { results, stopped_at }, after))
+        Ok((BatchAnswer::new(results, stopped_at), after))
     }
 
     fn batch_item(
@@ -42,7 +42,7 @@ impl Step<'_> {
     ) -> (BatchResult, Revision) {
         let item = match item {
             Ok(item) => item,
-            Err(problem) => return (failed(problem), Revision::default()),
+            Err(problem) => return (BatchResult::refused(problem), Revision::default()),
         };
         let call = match item.op {
             BatchOp::Begin(request) => TxnCall::Begin(request),
@@ -56,18 +56,14 @@ impl Step<'_> {
             Ok(mut told) => {
                 budget.fit(&mut told.txn);
                 let status = told.success.status();
-                (BatchResult { status, txn: Some(told.txn), problem: None }, told.after)
+                (BatchResult::done(status, told.txn), told.after)
             }
             Err(mut refusal) => {
                 if let Some(txn) = refusal.problem.txn.as_deref_mut() {
                     budget.fit(txn);
                 }
-                (failed(refusal.problem), refusal.after)
+                (BatchResult::refused(refusal.problem), refusal.after)
             }
         }
     }
-}
-
-const fn failed(problem: Problem) -> BatchResult {
-    BatchResult { status: problem.status, txn: None, problem: Some(problem) }
 }

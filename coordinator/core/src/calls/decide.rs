@@ -145,7 +145,7 @@ impl Step<'_> {
         let Some(outcome) = txn.state.outcome() else { return Ok(None) };
         self.engine.stats.lookup_hits += 1;
         if outcome != asked && Fault::ContraryToldAsDone.is_on() {
-            txn.state = asked.terminal();
+            txn.state = asked.terminal().into();
             return Ok(Some(Told { success: Success::Ok, txn, after }));
         }
         if outcome == asked {
@@ -160,11 +160,11 @@ impl Step<'_> {
             Outcome::Committed => Code::OutcomeCommitted,
             Outcome::Aborted => Code::OutcomeAborted,
         };
-        let reason = txn.end_reason.map_or_else(String::new, |r| format!(", reason {r}"));
+        let reason = txn.end_reason.as_ref().map_or_else(String::new, |r| format!(", reason {r}"));
         let mut refusal = self.refuse(name, code, format!("{id} was {outcome}{reason}"));
         refusal.after = after;
         // Whoever finds its work aborted by a newer owner learns who that is, as a fenced call does.
-        if let Some(client) = self.client(name).filter(|_| txn.end_reason == Some(EndReason::Fenced)) {
+        if let Some(client) = self.client(name).filter(|_| txn.end_reason == Some(EndReason::Fenced.into())) {
             refusal.after = after.max(client.changed);
             refusal.problem = refusal.problem.with_owner(client.record.epoch, client.owner());
         }

@@ -54,8 +54,8 @@ impl Step<'_> {
             room = left;
             last = number;
             let payload = txn.payload.clone().map(Payload::new);
-            decisions.push(Decision { client_name: client.clone(), txn_id: *id, outcome, payload });
+            decisions.push(Decision::new(client.clone(), *id, outcome, payload));
         }
-        DecisionsAnswer { decisions, cursor: format!("{}.{last}", self.engine.loads) }
+        DecisionsAnswer::new(decisions, format!("{}.{last}", self.engine.loads))
     }
 }

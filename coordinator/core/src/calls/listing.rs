@@ -70,7 +70,7 @@ impl Step<'_> {
         let more = items.len() > size;
         items.truncate(size);
         let last = items.last().filter(|_| more).map(|item| item.client_name.to_string());
-        Ok(List { items, next_page_token: last })
+        Ok(List::new(items, last))
     }
 
     pub(crate) fn client_item(&self, name: &ClientName) -> ClientItem {
@@ -81,14 +81,12 @@ impl Step<'_> {
         for outcome in Outcome::ALL {
             counts.insert(outcome.terminal(), self.engine.preserver.queue_len(name, outcome) as u64);
         }
-        ClientItem {
-            client_name: name.clone(),
-            epoch: client.record.epoch,
-            owner: client.owner(),
-            forgotten: client.record.forgotten,
-            last_committed: client.last_committed_brief(),
-            counts,
-        }
+        let mut item = ClientItem::new(name.clone(), client.record.epoch);
+        item.owner = client.owner();
+        item.forgotten = client.record.forgotten;
+        item.last_committed = client.last_committed_brief();
+        item.counts = counts.into_iter().map(|(state, count)| (state.into(), count)).collect();
+        item
     }
 
     /// Transactions: live headers, or what the preserver keeps when `state` asks for a terminal one.
@@ -102,7 +100,7 @@ impl Step<'_> {
         let mut budget = PayloadBudget::new();
         for _ in 0..MAX_VISITS {
             let Some((client, id)) = self.next_candidate(filter, position.as_ref()) else {
-                return Ok(List { items, next_page_token: None });
+                return Ok(List::new(items, None));
             };
             self.expire_if_due(&client, id);
             if let Some(mut txn) = self.matching(filter, &client, id) {
@@ -114,7 +112,7 @@ impl Step<'_> {
             }
             position = Some((client, id));
         }
-        Ok(List { items, next_page_token: position.map(|(client, id)| format!("{client},{id}")) })
+        Ok(List::new(items, position.map(|(client, id)| format!("{client},{id}"))))
     }
 
     /// The first transaction behind the position that may match.

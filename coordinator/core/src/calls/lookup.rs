@@ -29,14 +29,9 @@ impl Step<'_> {
         let last = self.client(name).and_then(|c| c.record.last_committed).filter(|last| last.txn_id == id);
         let Some(last) = last else { return Err(self.absent(name, id)) };
         self.engine.stats.lookup_hits += 1;
-        let outcome = PreservedOutcome {
-            txn_id: id,
-            outcome: Outcome::Committed,
-            end_reason: last.end_reason,
-            checkpoint_id: last.checkpoint_id,
-            end_time: Some(last.end_time),
-            kept_for_ms: None,
-        };
+        let mut outcome = PreservedOutcome::new(id, Outcome::Committed, last.end_reason);
+        outcome.checkpoint_id = last.checkpoint_id;
+        outcome.end_time = Some(last.end_time);
         Ok((outcome, self.client_revision(name)))
     }
 
@@ -49,24 +44,17 @@ impl Step<'_> {
         entries.sort_by_key(|(id, e)| std::cmp::Reverse((e.terminal.map_or(u64::MAX, |t| t.termination), *id)));
         let outcomes = entries.into_iter().map(|(id, entry)| self.preserved_outcome(id, entry)).collect();
         let client = self.client(name);
-        let answer = PreserverAnswer {
-            client_name: name.clone(),
-            persist_count: self.engine.limits.persist_count as u64,
-            outcomes,
-            evicted_through: client.and_then(|c| c.record.evicted_through),
-            last_committed: client.and_then(crate::client::Client::last_committed),
-        };
+        let mut answer = PreserverAnswer::new(name.clone(), self.engine.limits.persist_count as u64, outcomes);
+        answer.evicted_through = client.and_then(|c| c.record.evicted_through);
+        answer.last_committed = client.and_then(crate::client::Client::last_committed);
         Ok((answer, self.client_revision(name)))
     }
 
     fn preserved_outcome(&self, id: TxnId, entry: &Entry) -> PreservedOutcome {
-        PreservedOutcome {
-            txn_id: id,
-            outcome: entry.outcome,
-            end_reason: entry.end_reason,
-            checkpoint_id: entry.checkpoint_id,
-            end_time: entry.terminal.map(|t| t.end_time),
-            kept_for_ms: Some(self.engine.preserver.kept_for_ms(entry, self.now.uptime)),
-        }
+        let mut outcome = PreservedOutcome::new(id, entry.outcome, entry.end_reason);
+        outcome.checkpoint_id = entry.checkpoint_id;
+        outcome.end_time = entry.terminal.map(|t| t.end_time);
+        outcome.kept_for_ms = Some(self.engine.preserver.kept_for_ms(entry, self.now.uptime));
+        outcome
     }
 }

@@ -181,16 +181,13 @@ impl Step<'_> {
             budget.fit(&mut view);
             unfinished.push(view);
         }
-        let answer = OpenAnswer {
-            epoch: client.record.epoch,
-            previous_epoch: client.previous_epoch(),
-            previous_owner: client.record.previous_owner.clone().map(String::from),
-            unfinished,
-            last_committed,
-            newest_txn_id: client.record.newest_txn_id,
-            evicted_through: client.record.evicted_through,
-            accepted_from: Vec::new(),
-        };
+        let mut answer = OpenAnswer::new(client.record.epoch);
+        answer.previous_epoch = client.previous_epoch();
+        answer.previous_owner = client.record.previous_owner.clone().map(String::from);
+        answer.unfinished = unfinished;
+        answer.last_committed = last_committed;
+        answer.newest_txn_id = client.record.newest_txn_id;
+        answer.evicted_through = client.record.evicted_through;
         (answer, self.client_revision(name))
     }
 }

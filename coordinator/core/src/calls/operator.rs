@@ -57,11 +57,8 @@ impl Step<'_> {
 
     fn participant_answer(&self, name: &ParticipantName) -> ParticipantAnswer {
         let record = self.engine.participants.record(name);
-        ParticipantAnswer {
-            name: name.clone(),
-            retired: record.is_some_and(|r| r.retired),
-            reason: record.and_then(|r| r.reason.clone()).map(String::from),
-        }
+        let reason = record.and_then(|r| r.reason.clone()).map(String::from);
+        ParticipantAnswer::new(name.clone(), record.is_some_and(|r| r.retired), reason)
     }
 
     /// Drops what is kept about a client without unfinished transactions; the tombstone stays for ever, so that no

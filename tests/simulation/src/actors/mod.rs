@@ -36,7 +36,7 @@ impl Refused {
     /// The code of a definite answer.
     pub fn code(&self) -> Option<Code> {
         match self {
-            Self::Problem(problem) => Some(problem.code),
+            Self::Problem(problem) => problem.code.known(),
             Self::Unknown => None,
         }
     }

@@ -115,10 +115,9 @@ async fn raise(
     let request = Request::Open {
         client: client.clone(),
         body: OpenRequest {
-            incarnation: worker.incarnation,
             owner: ShortText::try_from(owner).ok(),
             create: is_own && (worker.start.first_start || others),
-            generation: None,
+            ..OpenRequest::new(worker.incarnation)
         },
     };
     match worker.world.insist(&request, Some(LIMIT_MS)).await {
@@ -146,7 +145,7 @@ async fn check(worker: &Worker) -> Result<(), Failure> {
     let committed = items.iter().any(|item| {
         item.last_committed.as_ref().is_some_and(|last| restored.is_none() || last.checkpoint_id > restored)
     });
-    let prepared = items.iter().any(|item| item.counts.get(&TxnState::Prepared).is_some_and(|n| *n > 0));
+    let prepared = items.iter().any(|item| item.count(TxnState::Prepared) > 0);
     if committed || (restored.is_none() && prepared && !worker.start.accept_prepared) {
         worker.world.hit(Probe::RewindRefused);
         return Err(Failure::RewindRefused { committed });
@@ -159,13 +158,13 @@ async fn check(worker: &Worker) -> Result<(), Failure> {
 async fn finish(worker: &Worker, client: &ClientName, answer: &OpenAnswer) -> Result<(), Turn> {
     for txn in &answer.unfinished {
         let key = (client.clone(), txn.txn_id);
-        match txn.state {
-            TxnState::Committing if worker.world.mix.faults.has(Fault::OpenSkipsCommitting) => {}
-            TxnState::Committing => {
+        match txn.state.known() {
+            Some(TxnState::Committing) if worker.world.mix.faults.has(Fault::OpenSkipsCommitting) => {}
+            Some(TxnState::Committing) => {
                 worker.world.hit(Probe::FinishedCommitting);
                 worker.apply_commit(&key).await?;
             }
-            TxnState::Aborting => {
+            Some(TxnState::Aborting) => {
                 worker.world.hit(Probe::FinishedAborting);
                 roll_back(worker, client, txn.txn_id).await?;
             }

@@ -53,8 +53,9 @@ async fn serve(world: &Rc<World>, resource: &Rc<Resource>) {
             let mut failed = false;
             for decision in answer.decisions {
                 let key = (decision.client_name, decision.txn_id);
-                resource.hear(world, &key, decision.outcome);
-                failed |= !acknowledge(world, resource, &key, decision.outcome).await;
+                let outcome = decision.outcome.known().expect("an outcome of this version");
+                resource.hear(world, &key, outcome);
+                failed |= !acknowledge(world, resource, &key, outcome).await;
             }
             // After a failed apply everything is asked for again.
             cursor = (!failed).then_some(answer.cursor);

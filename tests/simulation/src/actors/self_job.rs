@@ -90,10 +90,10 @@ async fn run(world: &Rc<World>, job: &SelfJob) -> Result<(), Stop> {
     let mut newest = opened.newest_txn_id.max(opened.evicted_through);
     for txn in &opened.unfinished {
         let key = (job.client.clone(), txn.txn_id);
-        match txn.state {
-            TxnState::Committing if world.mix.faults.has(Fault::OpenSkipsCommitting) => {}
-            TxnState::Committing => apply(world, job, &key).await?,
-            TxnState::Aborting => {
+        match txn.state.known() {
+            Some(TxnState::Committing) if world.mix.faults.has(Fault::OpenSkipsCommitting) => {}
+            Some(TxnState::Committing) => apply(world, job, &key).await?,
+            Some(TxnState::Aborting) => {
                 let aborted = world.sink.borrow_mut().abort(&key);
                 world.check(aborted);
                 acknowledge(world, &key, Outcome::Aborted).await?;

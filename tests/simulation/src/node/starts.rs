@@ -61,7 +61,7 @@ impl World {
         drop((probes, oracle));
         self.check(verdict);
         self.check(ratified_core::check_all(loaded.pipeline.engine()));
-        self.note(|| format!("coordinator up, load {}", loaded.history.store_id().loads));
+        self.note(|| format!("coordinator up, load {}", loaded.history.store_id().newest_loads()));
         let up = Up {
             sweeps: Sweeps::new(self.mix.periods, clock.now().uptime),
             pipeline: loaded.pipeline,

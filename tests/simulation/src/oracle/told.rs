@@ -2,7 +2,7 @@
 
 use ratified_core::{Answer, Key, Record, Request, Success, TxnCall};
 use ratified_protocol::{
-    ClientName, Code, EndReason, Epoch, Incarnation, OpenAnswer, Outcome, Payload, Problem, Txn, TxnId, TxnState,
+    ClientName, Code, EndReason, Epoch, Incarnation, OpenAnswer, Outcome, Payload, Problem, Told, Txn, TxnId, TxnState,
 };
 
 use super::{Asked, Oracle, TxnKey, Verdict, causes, causes::Call, ensure};
@@ -97,7 +97,7 @@ impl Oracle {
                 fact.terminal |= txn.state.is_terminal();
                 if let Some(outcome) = txn.state.outcome() {
                     fact.outcome = Some(outcome);
-                    fact.reason = fact.reason.or(txn.end_reason);
+                    fact.reason = fact.reason.or(reason_of(txn));
                 }
                 if let Some(payload) = given_payload(asked, txn).filter(|_| fact.payload.is_none()) {
                     fact.payload = Some(payload.to_bytes());
@@ -186,7 +186,7 @@ fn statements<'a>(asked: &'a Asked, answer: &'a Answer) -> Vec<Said<'a>> {
             said.extend(open.unfinished.iter().map(Said::Txn));
             if let Some(last) = &open.last_committed {
                 let key = (client.clone(), last.txn_id);
-                said.push(Said::Outcome(key, Outcome::Committed, Some(last.end_reason)));
+                said.push(Said::Outcome(key, Outcome::Committed, last.end_reason.known()));
             }
         }
         Answer::Batch(batch) => {
@@ -199,16 +199,20 @@ fn statements<'a>(asked: &'a Asked, answer: &'a Answer) -> Vec<Said<'a>> {
             }
         }
         Answer::Decisions(decisions) => said.extend(
-            decisions.decisions.iter().map(|d| Said::Outcome((d.client_name.clone(), d.txn_id), d.outcome, None)),
+            decisions
+                .decisions
+                .iter()
+                .filter_map(|d| Some(Said::Outcome((d.client_name.clone(), d.txn_id), d.outcome.known()?, None))),
         ),
         Answer::Preserver(all) => said.extend(
             all.outcomes
                 .iter()
-                .map(|o| Said::Outcome((all.client_name.clone(), o.txn_id), o.outcome, Some(o.end_reason))),
+                .filter_map(|o| Some((o, o.outcome.known()?)))
+                .map(|(o, out)| Said::Outcome((all.client_name.clone(), o.txn_id), out, o.end_reason.known())),
         ),
         Answer::Preserved(one) => {
             let key = client.map(|client| (client.clone(), one.txn_id));
-            said.extend(key.map(|key| Said::Outcome(key, one.outcome, Some(one.end_reason))));
+            said.extend(key.zip(one.outcome.known()).map(|(key, out)| Said::Outcome(key, out, one.end_reason.known())));
         }
         Answer::Txns(list) => said.extend(list.items.iter().map(Said::Txn)),
         Answer::Problem(problem) => {
@@ -230,12 +234,12 @@ fn refusal<'a>(
     said.extend(problem.txn.as_deref().map(Said::Txn));
     let epoch = call.and_then(|(_, epoch)| epoch);
     let key = call.map(|(id, _)| (client.clone(), id));
-    match (problem.code, key) {
-        (Code::TxnNotFound, Some(key)) => said.push(Said::NotFound(key)),
-        (Code::OutcomeExpired | Code::TxnIdTooOld, Some(key)) => said.push(Said::Expired(key)),
-        (Code::Fenced, _) => said.push(Said::Fenced(client, problem, epoch)),
-        (Code::EpochUnknown, _) => said.push(Said::EpochUnknown(client, epoch)),
-        (Code::ClientNotFound, _) => said.push(Said::ClientUnknown(client)),
+    match (problem.code.known(), key) {
+        (Some(Code::TxnNotFound), Some(key)) => said.push(Said::NotFound(key)),
+        (Some(Code::OutcomeExpired | Code::TxnIdTooOld), Some(key)) => said.push(Said::Expired(key)),
+        (Some(Code::Fenced), _) => said.push(Said::Fenced(client, problem, epoch)),
+        (Some(Code::EpochUnknown), _) => said.push(Said::EpochUnknown(client, epoch)),
+        (Some(Code::ClientNotFound), _) => said.push(Said::ClientUnknown(client)),
         _ => {}
     }
 }
@@ -252,9 +256,13 @@ fn client_of(request: &Request) -> Option<&ClientName> {
     }
 }
 
+fn reason_of(txn: &Txn) -> Option<EndReason> {
+    txn.end_reason.as_ref().and_then(Told::known)
+}
+
 fn answers_agree(oracle: &Oracle, said: &Said<'_>) -> Verdict {
     let (key, outcome, reason) = match said {
-        Said::Txn(txn) => ((txn.client_name.clone(), txn.txn_id), txn.state.outcome(), txn.end_reason),
+        Said::Txn(txn) => ((txn.client_name.clone(), txn.txn_id), txn.state.outcome(), reason_of(txn)),
         Said::Outcome(key, outcome, reason) => (key.clone(), Some(*outcome), *reason),
         _ => return Ok(()),
     };
@@ -365,7 +373,7 @@ fn success_fits(asked: &Asked, answer: &Answer) -> Verdict {
 fn repeats_change_nothing(asked: &Asked, answer: &Answer) -> Verdict {
     let Answer::Txn(_, txn) = answer else { return Ok(()) };
     // The deadline's own abort, met by this call, is no work of the call.
-    let by_deadline = matches!(txn.end_reason, Some(EndReason::Timeout | EndReason::PreparedTimeout));
+    let by_deadline = matches!(reason_of(txn), Some(EndReason::Timeout | EndReason::PreparedTimeout));
     ensure(!(txn.replayed && asked.changed) || by_deadline, || {
         format!("a repeat changes no durable byte: {} {}", txn.txn_id, txn.state)
     })

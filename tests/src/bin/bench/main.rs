@@ -52,10 +52,8 @@ impl Opened {
     async fn new(client: &CoordinatorClient, name: String) -> Self {
         let name: ClientName = name.parse().expect("a name");
         let request = protocol::OpenRequest {
-            incarnation: protocol::Incarnation::new(Uuid::new_v4()),
-            owner: None,
             create: true,
-            generation: None,
+            ..protocol::OpenRequest::new(protocol::Incarnation::new(Uuid::new_v4()))
         };
         let opened = client.open(&name, &request).await.expect("the client can be opened");
         Self { client: client.clone(), name, epoch: opened.epoch }

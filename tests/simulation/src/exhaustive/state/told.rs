@@ -75,14 +75,16 @@ pub(super) fn held_of(request: Option<&Request>, answer: Answer) -> Held {
         }
         (_, Answer::Txn(_, txn)) => held.told.extend(about(&txn)),
         (Some(Request::Decisions { participant, .. }), Answer::Decisions(answer)) => {
-            held.heard.extend(answer.decisions.into_iter().map(|d| (participant.clone(), d.txn_id, d.outcome)));
+            held.heard.extend(
+                answer.decisions.into_iter().filter_map(|d| Some((participant.clone(), d.txn_id, d.outcome.known()?))),
+            );
         }
         (Some(Request::Txn { txn_id, .. }), Answer::Problem(problem)) => {
             held.told.extend(problem.txn.as_deref().into_iter().flat_map(about));
-            match problem.code {
-                Code::TxnNotFound => held.told.push(Told::NotFound(*txn_id)),
-                Code::OutcomeExpired | Code::TxnIdTooOld => held.told.push(Told::Expired(*txn_id)),
-                Code::Fenced => held.told.push(Told::Fenced),
+            match problem.code.known() {
+                Some(Code::TxnNotFound) => held.told.push(Told::NotFound(*txn_id)),
+                Some(Code::OutcomeExpired | Code::TxnIdTooOld) => held.told.push(Told::Expired(*txn_id)),
+                Some(Code::Fenced) => held.told.push(Told::Fenced),
                 _ => {}
             }
         }
@@ -93,10 +95,10 @@ pub(super) fn held_of(request: Option<&Request>, answer: Answer) -> Held {
 
 fn about(txn: &Txn) -> Vec<Told> {
     let id = txn.txn_id;
-    match (txn.state, txn.state.outcome()) {
-        (TxnState::Open, _) => vec![Told::Began(id)],
-        (TxnState::Prepared, _) => vec![Told::Began(id), Told::Prepared(id)],
-        (state, Some(outcome)) if state.is_terminal() => {
+    match (txn.state.known(), txn.state.outcome()) {
+        (Some(TxnState::Open), _) => vec![Told::Began(id)],
+        (Some(TxnState::Prepared), _) => vec![Told::Began(id), Told::Prepared(id)],
+        (Some(state), Some(outcome)) if state.is_terminal() => {
             vec![Told::Began(id), Told::Outcome(id, outcome), Told::Terminal(id, outcome)]
         }
         (_, Some(outcome)) => vec![Told::Began(id), Told::Outcome(id, outcome)],
