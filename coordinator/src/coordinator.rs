@@ -150,7 +150,7 @@ impl Coordinator {
         let metrics = Arc::new(Metrics::new());
         let frontend = Frontend::with_metrics(&config, metrics.clone());
         let (stop, stopped) = watch::channel(false);
-        let server = tokio::spawn(serve_connections(listener, frontend.router(), Bounds::new(&config), stopped));
+        let server = tokio::spawn(serve_connections(listener, frontend.clone(), Bounds::new(&config), stopped));
         let shutdown_timeout = Duration::from_millis(config.shutdown_timeout_ms);
         let (phase_sender, phase) = watch::channel(Phase::Loading);
         let run = Run { config, store, frontend: frontend.clone(), metrics, phase: phase_sender };

@@ -1,14 +1,23 @@
 //! Numbers for operators, as Prometheus text. The recorder belongs to one coordinator: several may run in a process.
 
+mod calls;
+mod process;
+
 use std::{
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
     time::Duration,
 };
 
 use metrics::{Counter, Gauge, Histogram, Unit};
-use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use ratified_core::{Gauges, Stats};
 use ratified_protocol::{EndReason, Outcome, TxnState};
+
+use self::{calls::Calls, process::Process};
+use crate::http;
 
 const LIVE: [TxnState; 4] = [TxnState::Open, TxnState::Prepared, TxnState::Committing, TxnState::Aborting];
 const SYNC_SECONDS: [f64; 12] = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0];
@@ -25,6 +34,10 @@ type GaugeRow = (Gauge, fn(&Stats, &Gauges) -> f64);
 /// The numbers of one coordinator.
 pub(crate) struct Metrics {
     handle: PrometheusHandle,
+    recorder: Arc<PrometheusRecorder>,
+    process: Process,
+    /// What came in over HTTP.
+    pub(crate) calls: Calls,
     counters: Vec<CounterRow>,
     decided: Vec<(Counter, usize, usize)>,
     gauges: Vec<GaugeRow>,
@@ -60,14 +73,16 @@ impl Metrics {
                 Err(_) => PrometheusBuilder::new(),
             };
         }
-        let recorder = builder.build_recorder();
-        let handle = recorder.handle();
-        metrics::with_local_recorder(&recorder, || Self::register(handle))
+        let recorder = Arc::new(builder.build_recorder());
+        metrics::with_local_recorder(&*recorder, || Self::register(&recorder))
     }
 
-    fn register(handle: PrometheusHandle) -> Self {
+    fn register(recorder: &Arc<PrometheusRecorder>) -> Self {
         Self {
-            handle,
+            handle: recorder.handle(),
+            recorder: recorder.clone(),
+            process: Process::new(),
+            calls: Calls::new(http::paths()),
             counters: counters(),
             decided: decided(),
             gauges: gauges(),
@@ -130,6 +145,8 @@ impl Metrics {
 
     /// Everything as Prometheus text.
     pub(crate) fn render(&self) -> String {
+        metrics::with_local_recorder(&*self.recorder, || self.calls.publish());
+        self.process.observe();
         self.handle.render()
     }
 }
@@ -211,6 +228,13 @@ fn gauges() -> Vec<GaugeRow> {
         (gauge("ratified_oldest_prepared_age_seconds", "Age of the oldest PREPARED transaction."), |_, g| {
             g.oldest_prepared_ms as f64 / 1000.0
         }),
+        (
+            gauge(
+                "ratified_oldest_ending_age_seconds",
+                "How long the oldest decision has waited for acknowledgements, at most since the load.",
+            ),
+            |_, g| g.oldest_ending_ms as f64 / 1000.0,
+        ),
         (gauge("ratified_preserver_coalescing_ratio", "Appended outcomes per flush that wrote something."), |s, _| {
             s.preserver_appends as f64 / s.preserver_flush_writes.max(1) as f64
         }),

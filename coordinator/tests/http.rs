@@ -279,3 +279,28 @@ async fn several_coordinators_count_for_themselves() {
         }
     }
 }
+
+/// Where the document says more than a schema can.
+#[tokio::test]
+async fn a_number_has_no_fraction_and_an_epoch_is_missed_only_where_it_counts() {
+    let handle = start(&Control::new(), config()).await;
+    let http = Http::to(&handle);
+    http.open("c").await;
+    let txn = format!("/v1/clients/c/txns/{T1}");
+    for (body, detail) in [
+        (r#"{"epoch":1,"timeoutMs":887.0}"#, "timeoutMs"),
+        (r#"{"epoch":1,"timeoutMs":8e2}"#, "timeoutMs"),
+        (r#"{"epoch":1.0}"#, "epoch"),
+        (r#"{"epoch":null}"#, "epoch: missing"),
+        ("{}", "epoch: missing"),
+    ] {
+        let refused = Answer::read(http.request("PUT", &txn).body(body).send().await.unwrap()).await;
+        assert_eq!(refused.refusal(), (400, "INVALID_ARGUMENT"), "{body}");
+        assert!(refused.body["detail"].as_str().unwrap().contains(detail), "{body}: {refused:?}");
+    }
+    assert_eq!(http.put(&txn, json!({"epoch": 1, "timeoutMs": 887})).await.status, 201);
+    let keep_alive = format!("{txn}/keep-alive");
+    assert_eq!(http.post(&keep_alive, json!({"epoch": null})).await.refusal(), (400, "INVALID_ARGUMENT"));
+    assert_eq!(http.post(&format!("{txn}/commit"), json!({"epoch": 1})).await.status, 200);
+    assert_eq!(http.post(&keep_alive, json!({"epoch": null})).await.body["state"], "COMMITTED");
+}

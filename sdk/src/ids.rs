@@ -23,7 +23,7 @@ impl IdSource {
 
     /// The next id. Fails only when the floor is the greatest id there is.
     pub(crate) fn draw(&mut self) -> Result<TxnId, IdError> {
-        self.draw_from(Uuid::now_v7(), rand::random::<u32>())
+        self.draw_from(Uuid::now_v7(), random_u32())
     }
 
     fn draw_from(&mut self, fresh: Uuid, step: u32) -> Result<TxnId, IdError> {
@@ -36,6 +36,11 @@ impl IdSource {
         self.floor = Some(drawn);
         Ok(drawn)
     }
+}
+
+/// Drawn from the system, as the ids are: a simulation can set the seed of both.
+pub(crate) fn random_u32() -> u32 {
+    Uuid::new_v4().as_fields().0
 }
 
 fn stepped(floor: TxnId, step: u32) -> Result<TxnId, IdError> {

@@ -5,7 +5,7 @@ use std::{future::Future, time::Duration};
 use backoff::{ExponentialBackoff, ExponentialBackoffBuilder, backoff::Backoff};
 use tokio::time::Instant;
 
-use crate::error::Cause;
+use crate::{error::Cause, ids::random_u32};
 
 /// Longest delay that an answer's `Retry-After` can impose.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(300);
@@ -39,10 +39,10 @@ impl RetryDelays {
     }
 }
 
-/// From half to one and a half times the delay. Drawn from the `rand` that the rest of this crate uses, whose seed a
-/// simulation can set; `backoff` brings an older one that asks the kernel itself.
+/// From half to one and a half times the delay. Drawn as ids are, so that a simulation can set the seed; `backoff` brings a
+/// generator that asks the kernel itself.
 fn jittered(delay: Duration) -> Duration {
-    delay.mul_f64(0.5 + rand::random::<f64>())
+    delay.mul_f64(0.5 + f64::from(random_u32()) / f64::from(u32::MAX))
 }
 
 /// When to stop asking.

@@ -139,6 +139,7 @@ impl Engine {
             payload_bytes: self.payload_bytes,
             oldest_open_ms: age(self.timers.oldest_open()),
             oldest_prepared_ms: age(self.timers.oldest_prepared()),
+            oldest_ending_ms: age(self.timers.oldest_ending()),
         }
     }
 

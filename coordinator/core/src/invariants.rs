@@ -82,12 +82,13 @@ fn deadlines_belong(engine: &Engine) -> Verdict {
 }
 
 fn timers_follow_headers(engine: &Engine) -> Verdict {
-    let mut sizes = [0; 3];
+    let mut sizes = [0; 4];
     for (name, _, id, txn) in headers(engine) {
         ensure(engine.timers.names(name, id, txn), || format!("{name}/{id}"))?;
         sizes[0] += usize::from(txn.deadline.is_some());
         sizes[1] += usize::from(txn.record.state == TxnState::Open);
         sizes[2] += usize::from(txn.record.state == TxnState::Prepared);
+        sizes[3] += usize::from(txn.record.decision.is_some());
     }
     ensure(engine.timers.sizes() == sizes, || format!("{:?} entries for {sizes:?}", engine.timers.sizes()))?;
     let busy = engine.clients.iter().filter(|(_, c)| !c.txns.is_empty()).map(|(name, _)| name);

@@ -170,7 +170,9 @@ impl Recovery {
             if record.decision.is_some_and(|decision| !decisions.insert(decision.number)) {
                 return Err(damaged("transaction", &name, id, "its decision's number is taken"));
             }
-            let mut txn = Transaction { record, acks, payload, deadline: None, changed: Revision::default() };
+            let ending_since = record.decision.map(|_| now.uptime);
+            let mut txn =
+                Transaction { record, acks, payload, deadline: None, ending_since, changed: Revision::default() };
             let from = if Fault::LeaseNotRenewed.is_on() { txn.record.begun } else { now.uptime };
             txn.deadline = txn.period_from(from);
             if let Some(decision) = txn.record.decision {

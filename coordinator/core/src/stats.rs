@@ -52,4 +52,6 @@ pub struct Gauges {
     pub oldest_open_ms: u64,
     /// Age of the oldest PREPARED transaction, in milliseconds; 0 without one.
     pub oldest_prepared_ms: u64,
+    /// How long the oldest decision has waited for acknowledgements, in milliseconds, at most since the load; 0 without one.
+    pub oldest_ending_ms: u64,
 }

@@ -23,6 +23,7 @@ pub(crate) struct Timers {
     deadlines: ByTime,
     open_since: ByTime,
     prepared_since: ByTime,
+    ending_since: ByTime,
     idle_since: BTreeSet<(Uptime, ClientName)>,
 }
 
@@ -49,6 +50,9 @@ impl Timers {
         if let Some(deadline) = txn.deadline {
             apply(&mut self.deadlines, (deadline, name.clone(), id));
         }
+        if let Some(since) = txn.ending_since {
+            apply(&mut self.ending_since, (since, name.clone(), id));
+        }
         match txn.record.state {
             TxnState::Open => apply(&mut self.open_since, (txn.record.begun, name.clone(), id)),
             TxnState::Prepared => {
@@ -71,6 +75,10 @@ impl Timers {
         self.prepared_since.first().map(|(since, _, _)| *since)
     }
 
+    pub(crate) fn oldest_ending(&self) -> Option<Uptime> {
+        self.ending_since.first().map(|(since, _, _)| *since)
+    }
+
     fn first_due(&self, now: Uptime) -> Option<(Uptime, ClientName, TxnId)> {
         self.deadlines.first().filter(|(deadline, _, _)| *deadline <= now).cloned()
     }
@@ -89,8 +97,8 @@ impl Timers {
     }
 
     /// For the invariants: how many entries each index of transactions has.
-    pub(crate) fn sizes(&self) -> [usize; 3] {
-        [self.deadlines.len(), self.open_since.len(), self.prepared_since.len()]
+    pub(crate) fn sizes(&self) -> [usize; 4] {
+        [self.deadlines.len(), self.open_since.len(), self.prepared_since.len(), self.ending_since.len()]
     }
 
     /// For the invariants: whether every index names this transaction as it should.
@@ -102,7 +110,11 @@ impl Timers {
             TxnState::Prepared => has(&self.prepared_since, txn.record.prepared.unwrap_or(txn.record.begun)),
             _ => true,
         };
-        deadline && since
+        let ending = match (txn.record.decision, txn.ending_since) {
+            (Some(_), Some(at)) => has(&self.ending_since, at),
+            (decision, since) => decision.is_none() && since.is_none(),
+        };
+        deadline && since && ending
     }
 
     pub(crate) fn idle_names(&self) -> impl Iterator<Item = &(Uptime, ClientName)> {

@@ -21,6 +21,8 @@ pub(crate) struct Transaction {
     pub(crate) payload: Option<Bytes>,
     /// When it is aborted unless something happens before; memory only (a restart gives one full new period).
     pub(crate) deadline: Option<Uptime>,
+    /// Since when its decision waits for acknowledgements; memory only (a restart begins anew).
+    pub(crate) ending_since: Option<Uptime>,
     /// The newest step that changed it.
     pub(crate) changed: Revision,
 }
@@ -49,6 +51,7 @@ impl Transaction {
             acks: BTreeSet::new(),
             payload: None,
             deadline: Some(now.uptime.plus_millis(request.timeout_ms.as_millis())),
+            ending_since: None,
             changed: Revision::default(),
         }
     }

@@ -2,7 +2,6 @@
 
 use std::{io, sync::Arc, time::Duration};
 
-use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
@@ -15,6 +14,7 @@ use tokio::{
     task::JoinSet,
 };
 
+use super::frontend::Frontend;
 use crate::config::Config;
 
 /// How long to wait before accepting again when the process has no file descriptors left.
@@ -35,7 +35,8 @@ impl Bounds {
 }
 
 /// Serves until told to stop, then until every running request is answered.
-pub(crate) async fn serve(listener: TcpListener, router: Router, bounds: Bounds, mut stop: watch::Receiver<bool>) {
+pub(crate) async fn serve(listener: TcpListener, frontend: Frontend, bounds: Bounds, mut stop: watch::Receiver<bool>) {
+    let (router, calls) = (frontend.router(), &frontend.metrics().calls);
     let permits = Arc::new(Semaphore::new(bounds.max_connections));
     let graceful = GracefulShutdown::new();
     let mut connections = JoinSet::new();
@@ -50,6 +51,7 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, bounds: Bounds,
             Ok(accepted) => accepted,
             Err(e) if is_of_the_peer(&e) => continue,
             Err(e) => {
+                calls.not_connected();
                 tracing::warn!(error = %e, "a connection cannot be accepted");
                 tokio::time::sleep(ACCEPT_AGAIN).await;
                 continue;
@@ -57,11 +59,12 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, bounds: Bounds,
         };
         let service = TowerToHyperService::new(router.clone());
         let connection = graceful.watch(builder.serve_connection(TokioIo::new(stream), service));
+        let open = calls.connected();
         connections.spawn(async move {
             if let Err(e) = connection.await {
                 tracing::debug!(error = %e, "a connection broke");
             }
-            drop(permit);
+            drop((permit, open));
         });
         while connections.try_join_next().is_some() {}
     }

@@ -117,6 +117,10 @@ impl Frontend {
         &self.0.server_names
     }
 
+    pub(super) fn metrics(&self) -> &Metrics {
+        &self.0.metrics
+    }
+
     pub(super) fn limits(&self) -> &RequestLimits {
         &self.0.limits
     }

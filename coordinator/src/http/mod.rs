@@ -44,19 +44,36 @@ use crate::writer::Refused;
 /// The router of a coordinator.
 pub(crate) fn router(frontend: &Frontend) -> Router {
     let mut router = Router::new();
-    for resource in RESOURCES {
+    for (at, resource) in RESOURCES.iter().enumerate() {
         let frontend = frontend.clone();
         let serve = move |params: Result<RawPathParams, RawPathParamsRejection>, request: Request| {
             let frontend = frontend.clone();
             async move {
+                let method = request.method().clone();
                 let served = serve(&frontend, resource, params, request).await;
-                sign(&frontend, served.unwrap_or_else(|problem| refuse(&problem)))
+                let response = served.unwrap_or_else(|problem| refuse(&problem));
+                count(&frontend, at, &method, &response);
+                sign(&frontend, response)
             }
         };
         router = router.route(resource.path, any(serve));
     }
     let frontend = frontend.clone();
-    router.fallback(async move |request: Request| sign(&frontend, no_such_path(&request)))
+    router.fallback(async move |request: Request| {
+        let response = no_such_path(&request);
+        count(&frontend, RESOURCES.len(), request.method(), &response);
+        sign(&frontend, response)
+    })
+}
+
+/// The paths of the interface, as they are counted by.
+pub(crate) fn paths() -> impl Iterator<Item = &'static str> {
+    RESOURCES.iter().map(|resource| resource.path)
+}
+
+fn count(frontend: &Frontend, resource: usize, method: &Method, response: &Response) {
+    let code = response.extensions().get::<Code>().copied();
+    frontend.metrics().calls.answered(resource, method.as_str(), response.status().as_u16(), code);
 }
 
 fn no_such_path(request: &Request) -> Response {

@@ -27,6 +27,10 @@ pub(super) fn json<T: Serialize>(status: StatusCode, body: &T) -> Result<Respons
 pub(super) fn refuse(problem: &Problem) -> Response {
     let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = with_type(status, PROBLEM_MEDIA_TYPE, serde_json::to_vec(problem).unwrap_or_default());
+    // For whoever counts refusals.
+    if let Some(code) = problem.code.known() {
+        response.extensions_mut().insert(code);
+    }
     if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_SECONDS));
     }

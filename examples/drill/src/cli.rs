@@ -2,6 +2,7 @@
 
 use std::{
     fmt::Display,
+    hash::{BuildHasher, RandomState},
     io::{self, Write},
     net::SocketAddr,
     path::PathBuf,
@@ -35,7 +36,7 @@ pub struct DrillArgs {
 impl DrillArgs {
     /// The seed, drawn if none is given.
     pub fn seed(&self) -> u64 {
-        self.seed.unwrap_or_else(|| u64::from(rand::random::<u32>()))
+        self.seed.unwrap_or_else(|| RandomState::new().hash_one(()) >> 32)
     }
 }
 

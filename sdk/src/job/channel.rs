@@ -47,7 +47,7 @@ const READ_WAIT: Duration = Duration::from_millis(20);
 pub fn channel<R, P>(capacity: usize) -> (ChannelSender<R, P>, ChannelSource<R, P>)
 where
     R: Send + 'static,
-    P: Serialize + DeserializeOwned + Ord + Clone + Send + Sync + 'static,
+    P: Serialize + DeserializeOwned + Ord + fmt::Debug + Clone + Send + Sync + 'static,
 {
     let (records, waiting) = mpsc::channel(capacity.max(1));
     let (started, start) = watch::channel(None);
@@ -138,7 +138,7 @@ impl<R, P: fmt::Debug> fmt::Debug for ChannelSource<R, P> {
 impl<R, P> Source for ChannelSource<R, P>
 where
     R: Send + 'static,
-    P: Serialize + DeserializeOwned + Ord + Clone + Send + Sync + 'static,
+    P: Serialize + DeserializeOwned + Ord + fmt::Debug + Clone + Send + Sync + 'static,
 {
     type Record = R;
     type Position = Option<P>;

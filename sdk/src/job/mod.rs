@@ -5,6 +5,7 @@
 
 mod channel;
 mod file;
+mod position;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod rejected;
@@ -24,6 +25,7 @@ pub use file::{
     BadLine, DEFAULT_MAX_LINE_BYTES, FilePosition, FileSourceError, Line, LineFault, LineReader, LineSource,
     MAX_BAD_BYTES, RawLine,
 };
+pub use position::{PositionError, decode_position, encode_position};
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresPosition, PostgresSource};
 pub use rejected::Rejection;
@@ -31,7 +33,7 @@ pub use source::{MemorySource, Read, Source};
 
 use self::{
     rejected::Recourse,
-    run::{Limits, Running, decode_position},
+    run::{Limits, Running},
 };
 use crate::{
     error::Cause,
@@ -68,9 +70,9 @@ pub enum JobError {
     /// The transformation failed. The caller must mend it, or let it reject the record instead.
     #[error("the transformation failed: {0}")]
     Transform(Cause),
-    /// The stored position cannot be read by this version of the job.
-    #[error("the stored position cannot be read: {0}")]
-    Position(Cause),
+    /// The source's position cannot be stored, or the stored one not be read.
+    #[error(transparent)]
+    Position(#[from] PositionError),
     /// The sink rejects a record, and the job has no recourse, or what it put in its place is rejected as well. The caller
     /// must mend the record's transformation or the sink, or set one ([`Job::on_rejected`]).
     #[error("the sink rejects the record before position {}: {}", .0.behind, .0.error)]

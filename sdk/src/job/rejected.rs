@@ -13,7 +13,7 @@ pub(super) type Recourse<I, O> = Box<dyn FnMut(I, &Rejection, &mut Vec<O>) -> Re
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Rejection {
-    /// The source's position behind the record, as JSON.
+    /// The source's position behind the record, as its `Debug` tells it.
     pub behind: String,
     /// What the sink said.
     pub error: RuntimeError,

@@ -3,21 +3,16 @@
 use std::{collections::VecDeque, time::Duration};
 
 use ratified_protocol::{ClientName, TxnId};
-use serde::{Serialize, de::DeserializeOwned};
 use tokio::time::Instant;
 
 use super::{
-    Ended, Job, JobError, JobReport, Read, Source, StopHandle, Transform,
+    Ended, Job, JobError, JobReport, Read, Source, StopHandle, Transform, decode_position, encode_position,
     rejected::{Care, Recourse, Rejection, is_of_a_record},
 };
 use crate::{
-    error::Cause,
     runtime::{JobSink, JobSinkBuilder, OpenReport, RuntimeError, metrics},
     sink::TwoPhaseSink,
 };
-
-/// The version byte in front of a stored position.
-const POSITION_VERSION: u8 = 1;
 
 #[derive(Debug, Clone)]
 pub(super) struct Limits {
@@ -198,7 +193,7 @@ where
         if !is_of_a_record(failed) {
             return Err(error);
         }
-        let behind = serde_json::to_string(&self.source.position()).unwrap_or_default();
+        let behind = format!("{:?}", self.source.position());
         let rejection = Rejection { behind, error: failed.clone() };
         let has_recourse = self.recourse.is_some();
         self.care = std::mem::take(&mut self.care).after(rejection, self.interval.records_in, has_recourse)?;
@@ -261,37 +256,5 @@ where
             opened,
             ended,
         })
-    }
-}
-
-fn encode_position<P: Serialize>(position: &P) -> Result<Vec<u8>, JobError> {
-    let mut bytes = vec![POSITION_VERSION];
-    serde_json::to_writer(&mut bytes, position).map_err(|e| JobError::Position(Cause::new(e)))?;
-    Ok(bytes)
-}
-
-pub(super) fn decode_position<P: DeserializeOwned>(bytes: &[u8]) -> Result<P, JobError> {
-    match bytes.split_first() {
-        Some((&POSITION_VERSION, json)) => serde_json::from_slice(json).map_err(|e| JobError::Position(Cause::new(e))),
-        Some((version, _)) => Err(JobError::Position(Cause::new(format!("version {version} is unknown")))),
-        None => Err(JobError::Position(Cause::new("it is empty"))),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_position_is_a_version_and_json() {
-        assert_eq!(encode_position(&(3, "x")).unwrap(), b"\x01[3,\"x\"]");
-        assert_eq!(decode_position::<(u8, String)>(b"\x01[3,\"x\"]").unwrap(), (3, "x".to_owned()));
-    }
-
-    #[test]
-    fn a_position_of_another_version_is_refused() {
-        for (bytes, why) in [(&b"\x02[3]"[..], "version 2"), (b"", "empty"), (b"\x01nonsense", "expected ident")] {
-            assert!(decode_position::<Vec<u8>>(bytes).unwrap_err().to_string().contains(why));
-        }
     }
 }

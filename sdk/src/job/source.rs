@@ -1,5 +1,7 @@
 //! Where records come from.
 
+use std::fmt;
+
 use async_trait::async_trait;
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -63,13 +65,18 @@ pub enum Read<R> {
 pub trait Source: Send + 'static {
     /// What is read.
     type Record: Send + 'static;
-    /// A place between two records; small, since it travels with every commit.
-    type Position: Serialize + DeserializeOwned + Clone + Send + Sync + 'static;
+    /// A place between two records; small, since it travels with every commit. It should name what it is a place in, so
+    /// that `seek` can refuse another one.
+    ///
+    /// It is stored exactly, infinities, 128-bit numbers and any keys of maps included, and is read back and compared
+    /// before anything is decided with it: a field that is skipped, or a value that is not equal to itself, as NaN, is an
+    /// error of the first commit and not of the first restart.
+    type Position: Serialize + DeserializeOwned + PartialEq + fmt::Debug + Clone + Send + Sync + 'static;
 
     /// Goes to a position; `None` is the beginning.
     ///
     /// # Errors
-    /// Any ends the job.
+    /// Any ends the job. A position in something else must be one: a file or table that was made anew.
     async fn seek(&mut self, position: Option<&Self::Position>) -> Result<(), Cause>;
 
     /// The next records, at most `max_records`. Must not wait long: [`Read::Idle`] lets the job take its checkpoint.

@@ -8,6 +8,7 @@
 
 use ratified_protocol::{MAX_PAYLOAD_BYTES, Payload};
 use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
 
 use super::{
     bytes::{Reader, Writer},
@@ -64,9 +65,19 @@ impl Envelope {
     }
 }
 
-/// A handle as bytes.
-pub(crate) fn encode_handle<H: Serialize>(handle: &H) -> Result<Vec<u8>, RuntimeError> {
-    serde_json::to_vec(handle).map_err(|e| RuntimeError::Undecodable { what: "handle", why: e.to_string() })
+/// A handle as bytes, after they were read back: what another process could not read, or would read as another one, is told
+/// before anything is decided with it.
+pub(crate) fn encode_handle<H: Serialize + DeserializeOwned>(handle: &H) -> Result<Vec<u8>, RuntimeError> {
+    let undecodable = |e: serde_json::Error| RuntimeError::Undecodable { what: "handle", why: e.to_string() };
+    let bytes = serde_json::to_vec(handle).map_err(undecodable)?;
+    let written: Value = serde_json::from_slice(&bytes).map_err(undecodable)?;
+    let read = serde_json::to_value(decode_handle::<H>(&bytes)?).map_err(undecodable)?;
+    if read == written {
+        Ok(bytes)
+    } else {
+        let why = format!("the sink's own would be read by another process as {read}, and not as {written}");
+        Err(RuntimeError::Undecodable { what: "handle", why })
+    }
 }
 
 /// A handle from bytes.
@@ -113,6 +124,23 @@ mod tests {
             let refused = Envelope::from_payload(&Payload::new(bytes.to_vec())).unwrap_err();
             assert!(refused.to_string().contains(why), "{refused}");
         }
+    }
+
+    #[test]
+    fn a_handle_that_another_process_would_not_read_is_refused() {
+        #[derive(serde::Serialize, serde::Deserialize)]
+        struct OneWay {
+            offset: f64,
+            #[serde(skip_deserializing)]
+            parts: Vec<u8>,
+        }
+        let handle = |offset, parts: &[u8]| encode_handle(&OneWay { offset, parts: parts.to_vec() });
+        assert_eq!(handle(1.5, &[]).unwrap(), b"{\"offset\":1.5,\"parts\":[]}");
+        let refused = handle(f64::NEG_INFINITY, &[]).unwrap_err().to_string();
+        assert!(refused.contains("invalid type: null, expected f64"), "{refused}");
+        let refused = handle(1.5, &[7]).unwrap_err().to_string();
+        let told = "would be read by another process as {\"offset\":1.5,\"parts\":[]}, and not as";
+        assert!(refused.contains(told), "{refused}");
     }
 
     #[test]

@@ -11,14 +11,18 @@
 )]
 
 mod bodies;
+mod files;
 mod mutate;
 mod pending;
+mod position;
 mod snapshot;
 mod store;
 
 pub use bodies::{bodies, body_seeds};
+pub use files::{file_seeds, files};
 pub use mutate::Mutator;
 pub use pending::{pending_file, pending_seeds};
+pub use position::{position, position_seeds};
 pub use snapshot::{snapshot, snapshot_seeds};
 pub use store::{store_entry, store_seeds};
 
@@ -26,9 +30,11 @@ pub use store::{store_entry, store_seeds};
 pub type Target = (&'static str, fn(&[u8]), fn() -> Vec<Vec<u8>>);
 
 /// Every target.
-pub const TARGETS: [Target; 4] = [
+pub const TARGETS: [Target; 6] = [
     ("store_entry", store_entry, store_seeds),
     ("bodies", bodies, body_seeds),
     ("pending_file", pending_file, pending_seeds),
     ("snapshot", snapshot, snapshot_seeds),
+    ("files", files, file_seeds),
+    ("position", position, position_seeds),
 ];

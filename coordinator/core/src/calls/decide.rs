@@ -202,6 +202,7 @@ impl Step<'_> {
     /// The decision: made once, for an OPEN or PREPARED transaction, and never reverted.
     pub(crate) fn decide(&mut self, name: &ClientName, id: TxnId, outcome: Outcome, reason: EndReason) {
         let number = self.engine.next_decision;
+        let now = self.now.uptime;
         self.engine.timers_remove(name, id);
         let Some(txn) = self.txn_mut(name, id) else { return };
         let from = txn.record.state;
@@ -209,8 +210,10 @@ impl Step<'_> {
         txn.record.state = outcome.ending();
         txn.record.decision = Some(DecisionRecord { reason, number });
         txn.deadline = None;
+        txn.ending_since = Some(now);
         let checkpoint_id = txn.record.checkpoint_id;
         let missing: Vec<_> = txn.missing_acks().cloned().collect();
+        self.engine.timers_add(name, id);
         self.engine.next_decision += 1;
         self.engine.count(name, from, -1);
         self.engine.count(name, outcome.ending(), 1);

@@ -24,6 +24,7 @@ impl Step<'_> {
         };
         let keeps_payload = client.is_last_committed(id);
         let is_idle = client.txns.is_empty();
+        self.engine.timers.remove(name, id, &txn);
         self.touch(Key::Transaction(name.clone(), id), true);
         for participant in &txn.acks {
             self.touch(Key::Ack(name.clone(), id, participant.clone()), true);

@@ -206,10 +206,16 @@ fn a_missing_and_a_needless_timer_are_found() {
             engine.timers.add(&name("c"), id(n), &since);
         });
     }
-    assert_broken(timers_follow_headers, "[2, 2, 2] entries for [2, 1, 2]", |engine| {
+    assert_broken(timers_follow_headers, "[2, 2, 2, 2] entries for [2, 1, 2, 2]", |engine| {
         let mut stranger = txn(engine, OPEN).clone();
         stranger.deadline = None;
         engine.timers.add(&name("idle"), id(OPEN), &stranger);
+    });
+    assert_broken(timers_follow_headers, "c/00000000-0000-7000-8000-000000000005", |engine| {
+        engine.timers_remove(&name("c"), id(COMMITTING));
+    });
+    assert_broken(timers_follow_headers, "c/00000000-0000-7000-8000-000000000007", |engine| {
+        txn(engine, ABORTING).ending_since = None;
     });
     assert_broken(timers_follow_headers, "busy clients", |engine| {
         engine.busy.insert(name("idle"));

@@ -143,12 +143,29 @@ fn the_gauges_tell_what_is_there() {
         payload_bytes: 6,
         oldest_open_ms: 40,
         oldest_prepared_ms: 25,
+        oldest_ending_ms: 25,
     };
     assert_eq!(d.engine.gauges(d.now().uptime), expected);
     // The clock goes on where the newest batch was, which is that of the last call; nobody waits any more.
     d.restart();
-    let expected = Gauges { waiting: 0, oldest_open_ms: 15, oldest_prepared_ms: 0, ..expected };
+    let expected = Gauges { waiting: 0, oldest_open_ms: 15, oldest_prepared_ms: 0, oldest_ending_ms: 0, ..expected };
     assert_eq!(d.engine.gauges(d.now().uptime), expected);
+}
+
+#[test]
+fn the_oldest_decision_that_waits_is_the_one_whose_acknowledgements_are_missing() {
+    let mut d = Driver::opened();
+    for n in [1, 2] {
+        d.call(begin("c", n, &json!({"epoch": 1, "participants": ["p"]})));
+        d.call(abort("c", n, &epoch(1)));
+        d.pass(10);
+    }
+    let oldest = |d: &Driver| d.engine.gauges(d.now().uptime).oldest_ending_ms;
+    assert_eq!(oldest(&d), 20);
+    d.call(ack("c", 1, "p", Outcome::Aborted));
+    assert_eq!(oldest(&d), 10);
+    d.call(ack("c", 2, "p", Outcome::Aborted));
+    assert_eq!(oldest(&d), 0);
 }
 
 #[test]

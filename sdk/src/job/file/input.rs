@@ -100,6 +100,7 @@ impl Input {
         Ok(())
     }
 
+    #[cfg(feature = "csv")]
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
