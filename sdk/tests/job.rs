@@ -251,7 +251,7 @@ async fn a_record_that_the_sink_rejects_is_found_and_goes_where_the_job_sends_it
         wanted[42] = "rejected 42".to_owned();
         assert_eq!(world.sink.visible(), wanted, "{call}");
         assert_eq!((report.records_in, report.records_out, report.rejected), (100, 100, 1), "{call}");
-        assert_eq!(*told.lock().unwrap(), [format!("42 before 43: sink.{call}: rejected: too long")]);
+        assert_eq!(*told.lock().unwrap(), [format!("42 before 43: sink.{call}: the sink refused: too long")]);
         assert_eq!((world.sink.staged(), world.unfinished().await), (0, vec![]), "{call}");
     }
 }
@@ -263,7 +263,10 @@ async fn without_a_recourse_the_job_ends_and_says_which_record_the_sink_rejects(
     let job = Job::new(client(), Numbers::new(&world), transform, world.job_builder().first_start(true));
     let failed = job.checkpoint_records(20).run().await.unwrap_err();
     assert!(matches!(failed, JobError::Rejected(_)), "{failed}");
-    assert_eq!(failed.to_string(), "the sink rejects the record before position 43: sink.write: rejected: too long");
+    assert_eq!(
+        failed.to_string(),
+        "the sink rejects the record before position 43: sink.write: the sink refused: too long"
+    );
     assert_eq!(world.sink.visible(), expected()[..42], "all before it is committed");
     assert_eq!(world.sink.staged(), 0);
 }
