@@ -109,6 +109,26 @@ async fn stepped(http: &Http, count: usize) {
 }
 
 #[tokio::test]
+async fn no_step_joins_a_batch_that_is_as_large_as_the_store_takes() {
+    let control = Control::new();
+    control.limit_changes(2);
+    let handle = start(&control, config()).await;
+    let http = Http::to(&handle);
+    http.open("c").await;
+    control.hold_syncs();
+    let begin = |n: u32| ask(&http, "PUT", txn(&format!("0190f2c4-7a61-7c3e-9d0a-{n:012x}")), json!({"epoch": 1}));
+    let mut begun = vec![begin(0)];
+    control.sync_begun(3).await;
+    begun.extend((1..=5).map(begin));
+    queued(&http, 3).await;
+    control.release();
+    for begin in begun {
+        assert_eq!(begin.await.unwrap().status, 201);
+    }
+    assert_eq!(control.syncs_begun(), 6, "load, open, the first begin, and five of which two share a sync");
+}
+
+#[tokio::test]
 async fn a_caller_that_hangs_up_does_not_cancel_its_step() {
     let control = Control::new();
     let handle = start(&control, config()).await;

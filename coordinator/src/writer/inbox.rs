@@ -164,6 +164,20 @@ impl Inbox {
         Self::turn(&mut self.lock(), room, self.clock.as_ref())
     }
 
+    /// Gives back, in their order, what was taken last and found no room: it is taken first again.
+    pub fn put_back(&self, arrivals: impl DoubleEndedIterator<Item = Arrival>) {
+        let mut state = self.lock();
+        for arrival in arrivals.rev() {
+            match state.closed {
+                Some(code) => drop(arrival.reply.send(Err(code))),
+                None => {
+                    state.bytes = state.bytes.saturating_add(arrival.bytes);
+                    state.queue.push_front(arrival);
+                }
+            }
+        }
+    }
+
     /// Waits until there is something for the writer to do, or this long, and takes it.
     pub fn wait(&self, room: Room, timeout: Duration) -> Turn {
         let idle = |state: &mut State| {

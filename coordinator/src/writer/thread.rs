@@ -122,9 +122,13 @@ impl Writer {
             if room.requests > 0 {
                 self.sweep(turn.sweep_at)?;
             }
-            for arrival in turn.arrivals {
+            let mut arrivals = turn.arrivals.into_iter();
+            while self.pipeline.room_left().requests > 0 {
+                let Some(arrival) = arrivals.next() else { break };
                 self.step(arrival)?;
             }
+            // The room was asked for before anything of this turn was stepped.
+            self.inbox.put_back(arrivals);
             self.release();
             self.hand_over(&[])?;
         }

@@ -8,7 +8,7 @@ use std::{
 
 use ratified_coordinator::{
     Config, Coordinator, Handle,
-    store::{Batch, Claim, Store, StoreError, Visit},
+    store::{Batch, BatchLimits, Claim, Store, StoreError, Visit},
 };
 use ratified_protocol::LoadNonce;
 use reqwest::{Method, RequestBuilder, Response};
@@ -40,6 +40,7 @@ struct State {
     claimed: Option<LoadNonce>,
     is_shared: bool,
     confirms: u64,
+    max_changes: Option<usize>,
 }
 
 /// Which call fails from now on.
@@ -79,6 +80,11 @@ impl Control {
     /// Several may load it, and the last one owns it, as a store on the network.
     pub fn share(&self) {
         self.state.lock().unwrap().is_shared = true;
+    }
+
+    /// A batch takes no more steps once it has this many changes.
+    pub fn limit_changes(&self, max_changes: usize) {
+        self.state.lock().unwrap().max_changes = Some(max_changes);
     }
 
     pub fn confirms(&self) -> u64 {
@@ -126,6 +132,11 @@ impl Control {
 pub struct TestStore(pub Arc<Control>);
 
 impl Store for TestStore {
+    fn limits(&self) -> BatchLimits {
+        let changes = self.0.state.lock().unwrap().max_changes.unwrap_or(usize::MAX);
+        BatchLimits { changes, ..BatchLimits::NONE }
+    }
+
     fn load(&mut self, visit: &mut Visit<'_>) -> Result<(), StoreError> {
         let state = self.0.state.lock().unwrap();
         let state = self.0.changed.wait_while(state, |s| s.is_load_held).unwrap();
