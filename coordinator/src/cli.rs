@@ -3,18 +3,17 @@
 use std::{
     env,
     ffi::OsString,
-    fs,
-    io::{self, BufWriter, Write},
+    fs, io,
     net::SocketAddr,
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use ratified_coordinator::{Config, Coordinator, Handle, Sources, StartError};
+use ratified_coordinator::{
+    Config, Coordinator, Handle, LogFormat, Sources, StartError, flush_log, log_to_stderr, say_last,
+};
 use tokio::signal::unix::{SignalKind, signal};
-use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
-use tracing_subscriber::{EnvFilter, field::MakeExt, fmt::format::debug_fn};
 
 /// It did not start: the configuration or what is stored was refused, the directory or the address is in use. A command
 /// line that cannot be read ends with 2, as everywhere.
@@ -23,10 +22,6 @@ const EXIT_START: u8 = 1;
 /// may start it again.
 const EXIT_STORAGE: u8 = 3;
 const UNKNOWN_VARIABLE: &str = "the environment variable names no key of the configuration";
-/// How much of the log is written at once.
-const LOG_BUFFER_BYTES: usize = 64 * 1024;
-/// Of the storage engine only what went wrong: it is the only one to know why its background work failed.
-const LOG_FILTER: &str = "info,fjall=error,lsm_tree=error";
 
 /// The Ratified transaction coordinator.
 #[derive(Debug, Parser)]
@@ -46,8 +41,8 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         port_file: Option<PathBuf>,
         /// How log lines are written to stderr; the environment variable RUST_LOG filters them (default: info).
-        #[arg(long, value_enum, default_value_t = LogFormat::Text)]
-        log_format: LogFormat,
+        #[arg(long, value_enum, default_value_t = Format::Text)]
+        log_format: Format,
     },
     /// Print the effective configuration, and what each key takes, as a TOML file.
     CheckConfig {
@@ -76,9 +71,18 @@ struct Settings {
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum LogFormat {
+enum Format {
     Text,
     Json,
+}
+
+impl From<Format> for LogFormat {
+    fn from(format: Format) -> Self {
+        match format {
+            Format::Text => Self::Text,
+            Format::Json => Self::Json,
+        }
+    }
 }
 
 fn parse_pair(text: &str) -> Result<(String, String), String> {
@@ -92,7 +96,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::CheckConfig { settings } => match settings.resolve() {
             Ok((config, unknown)) => {
                 for variable in unknown {
-                    let _ = writeln!(io::stderr(), "ratifyd: warning: {variable}: {UNKNOWN_VARIABLE}");
+                    say_last(&format!("ratifyd: warning: {variable}: {UNKNOWN_VARIABLE}"));
                 }
                 print!("{}", config.describe());
                 ExitCode::SUCCESS
@@ -101,11 +105,15 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         },
         Command::Serve { settings, port_file, log_format } => match settings.resolve() {
             Ok((config, unknown)) => {
-                let _written_at_the_end = log_to_stderr(log_format);
+                if let Err(e) = log_to_stderr(log_format.into(), config.max_log_queue_bytes) {
+                    return refuse(EXIT_START, &format!("the thread that writes the log cannot be started: {e}"));
+                }
                 for variable in unknown {
                     tracing::warn!(variable, "{UNKNOWN_VARIABLE}");
                 }
-                serve(config, port_file)
+                let code = serve(config, port_file);
+                flush_log();
+                code
             }
             Err(problem) => refuse(EXIT_START, &problem),
         },
@@ -113,8 +121,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
 }
 
 fn refuse(code: u8, problem: &str) -> ExitCode {
-    // A full disk may take no log either; that must not change the exit code.
-    let _ = writeln!(io::stderr(), "ratifyd: {problem}");
+    say_last(&format!("ratifyd: {problem}"));
     ExitCode::from(code)
 }
 
@@ -141,25 +148,6 @@ impl Settings {
         let unknown = sources.unknown_variables().into_iter().map(str::to_owned).collect();
         Ok((config, unknown))
     }
-}
-
-/// Lines are written by a thread of their own, many at a time, so that no transaction waits for another's line. None is
-/// dropped: when stderr takes no more, everybody waits. The caller must keep what is returned until the end.
-fn log_to_stderr(format: LogFormat) -> WorkerGuard {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(LOG_FILTER));
-    let stderr = BufWriter::with_capacity(LOG_BUFFER_BYTES, io::stderr());
-    let (lines, guard) = NonBlockingBuilder::default().lossy(false).finish(stderr);
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(lines).with_ansi(false);
-    // Written alike by default, but at twice the cost: name, sign and value of each field are styled one by one.
-    let unstyled = debug_fn(|line, field, value| match field.name() {
-        "message" => write!(line, "{value:?}"),
-        name => write!(line, "{name}={value:?}"),
-    });
-    match format {
-        LogFormat::Text => lines.fmt_fields(unstyled.delimited(" ")).init(),
-        LogFormat::Json => lines.json().init(),
-    }
-    guard
 }
 
 fn serve(config: Config, port_file: Option<PathBuf>) -> ExitCode {

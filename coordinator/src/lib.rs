@@ -24,3 +24,4 @@ pub use clock::{Clock, SystemClock};
 pub use config::{Config, ConfigError, Periods, ServerName, ServerNameError, Sources};
 pub use coordinator::{Coordinator, Failure, Handle, StartError};
 pub use http::{Frontend, OPENAPI};
+pub use log::{LogFormat, flush_log, log_to_stderr, say_last};

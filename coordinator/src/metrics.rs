@@ -17,7 +17,7 @@ use ratified_core::{Gauges, Stats};
 use ratified_protocol::{EndReason, Outcome, TxnState};
 
 use self::{calls::Calls, process::Process};
-use crate::http;
+use crate::{http, log};
 
 const LIVE: [TxnState; 4] = [TxnState::Open, TxnState::Prepared, TxnState::Committing, TxnState::Aborting];
 const SYNC_SECONDS: [f64; 12] = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0];
@@ -44,6 +44,7 @@ pub(crate) struct Metrics {
     live: Vec<(Gauge, usize)>,
     preserved: Vec<(Gauge, usize)>,
     queue_length: Gauge,
+    log_lines_dropped: Counter,
     load_seconds: Gauge,
     sync_seconds: Histogram,
     batch_requests: Histogram,
@@ -93,6 +94,10 @@ impl Metrics {
                 &Outcome::ALL.map(Outcome::terminal),
             ),
             queue_length: gauge("ratified_queue_length", "Requests waiting for the writer."),
+            log_lines_dropped: counter(
+                "ratified_log_lines_dropped_total",
+                "Lines of this process' log that nobody took.",
+            ),
             load_seconds: gauge("ratified_load_seconds", "How long the load took."),
             sync_seconds: histogram("ratified_sync_seconds", Unit::Seconds, "One write and sync of a batch."),
             batch_requests: histogram("ratified_batch_requests", Unit::Count, "Steps that shared one durable write."),
@@ -147,6 +152,7 @@ impl Metrics {
     pub(crate) fn render(&self) -> String {
         metrics::with_local_recorder(&*self.recorder, || self.calls.publish());
         self.process.observe();
+        self.log_lines_dropped.absolute(log::dropped_lines());
         self.handle.render()
     }
 }

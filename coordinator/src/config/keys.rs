@@ -226,6 +226,20 @@ pub(super) const KEYS: &[Key] = &[
         "how long running requests are given to end at a shutdown"
     ),
     integer!(
+        "writer_timeout_ms",
+        1..=3_600_000,
+        "milliseconds",
+        writer_timeout_ms,
+        "how long /readyz and /metrics wait for the writer to say that it runs"
+    ),
+    integer!(
+        "max_log_queue_bytes",
+        4096..=GIB,
+        "bytes",
+        max_log_queue_bytes,
+        "lines of the log waiting for a stderr that takes no more; beyond, they are dropped and counted"
+    ),
+    integer!(
         "mark_interval_ms",
         1..=60_000,
         "milliseconds",

@@ -54,6 +54,10 @@ pub struct Config {
     pub storage_timeout_ms: u64,
     /// `shutdown_timeout_ms`: how long running requests are given to end at a shutdown.
     pub shutdown_timeout_ms: u64,
+    /// `writer_timeout_ms`: how long `/readyz` and `/metrics` wait for the writer to say that it runs.
+    pub writer_timeout_ms: u64,
+    /// `max_log_queue_bytes`: lines that wait for a stderr that takes no more; beyond, they are dropped and counted.
+    pub max_log_queue_bytes: usize,
     /// `mark_interval_ms`: at most how often the number of the last synced batch is noted beside the store.
     pub mark_interval_ms: u64,
     /// `store_cache_bytes`: block cache of the embedded store; it is read only while loading.
@@ -98,6 +102,8 @@ impl Default for Config {
             max_batch_bytes: 16 * 1024 * 1024,
             storage_timeout_ms: 60_000,
             shutdown_timeout_ms: 10_000,
+            writer_timeout_ms: 5_000,
+            max_log_queue_bytes: 8 * 1024 * 1024,
             mark_interval_ms: 100,
             store_cache_bytes: 32 * 1024 * 1024,
         }

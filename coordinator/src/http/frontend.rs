@@ -6,7 +6,7 @@ use std::{
 };
 
 use axum::Router;
-use ratified_core::LoadHistory;
+use ratified_core::{Gauges, LoadHistory, Stats};
 use ratified_protocol::{Code, Problem, StoreId};
 
 use super::{body::Budget, known::Signature};
@@ -22,6 +22,7 @@ pub(super) struct RequestLimits {
     pub(super) max_body_bytes: usize,
     pub(super) max_batch_body_bytes: usize,
     read_timeout_ms: u64,
+    writer_timeout_ms: u64,
 }
 
 impl RequestLimits {
@@ -63,6 +64,7 @@ impl Frontend {
             max_body_bytes: config.max_body_bytes,
             max_batch_body_bytes: config.max_batch_body_bytes,
             read_timeout_ms: config.read_timeout_ms,
+            writer_timeout_ms: config.writer_timeout_ms,
         };
         let budget = Budget::new(config.max_reading_bytes);
         Self(Arc::new(Shared {
@@ -137,10 +139,29 @@ impl Frontend {
         self.0.serving.get().map(|serving| &serving.inbox).ok_or_else(loading)
     }
 
-    /// The numbers as they are now; those of the last time when the writer has ended.
+    /// What the writer says about the engine, `None` if it has ended or does not come to it in time.
+    async fn probe(&self, inbox: &Inbox) -> Option<(Stats, Gauges)> {
+        let timeout = Duration::from_millis(self.0.limits.writer_timeout_ms);
+        tokio::time::timeout(timeout, inbox.probe()).await.ok()?.ok()
+    }
+
+    /// Whether requests are carried out: loaded, not closed, and the writer runs.
+    ///
+    /// # Errors
+    /// The code that requests are, or would be, answered with.
+    pub(super) async fn ready(&self) -> Result<(), Problem> {
+        let inbox = self.inbox()?;
+        if self.probe(inbox).await.is_some() {
+            return Ok(());
+        }
+        self.inbox()?;
+        Err(Problem::new(Code::StorageUnavailable, "the writer is gone, or does not get on with its work"))
+    }
+
+    /// The numbers as they are now; those of the last time when the writer has ended or is stuck.
     pub(super) async fn render_metrics(&self) -> String {
         if let Some(Serving { inbox, .. }) = self.0.serving.get()
-            && let Ok((stats, gauges)) = inbox.probe().await
+            && let Some((stats, gauges)) = self.probe(inbox).await
         {
             self.0.metrics.observe(&stats, &gauges, inbox.len());
         }

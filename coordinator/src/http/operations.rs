@@ -27,7 +27,7 @@ pub(super) async fn answer(frontend: &Frontend, operation: Operation) -> Result<
         Operation::Version => json(StatusCode::OK, &version()),
         Operation::Health => json(StatusCode::OK, &serde_json::json!({"status": "alive"})),
         Operation::Ready => {
-            frontend.inbox()?;
+            frontend.ready().await?;
             json(StatusCode::OK, &serde_json::json!({"status": "ready"}))
         }
         Operation::Metrics => {

@@ -2,7 +2,10 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a failure is the test's answer")]
 
 mod browsers;
+mod log;
+mod process;
 mod raw;
+mod ready;
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,5 +1,14 @@
 //! One line for every change of a transaction's state, of a client's owner, and for every operator's call (PIP-31), once
 //! it is durable.
+//! Text of callers is recorded quoted (`?`).
+
+mod escape;
+mod lines;
+mod output;
+
+pub use escape::LogFormat;
+pub(crate) use lines::dropped_lines;
+pub use output::{flush_log, log_to_stderr, say_last};
 
 use ratified_core::{Audit, Ownership, OwnershipEvent, Transition};
 use ratified_protocol::{Generation, ShortText};
@@ -46,12 +55,12 @@ pub(crate) fn audit(audit: &Audit) {
             %client,
             txn = %txn_id,
             outcome = request.outcome.outcome().as_str(),
-            reason = %request.reason,
+            reason = request.reason.as_str(),
             actor = request.actor.as_ref().map_or("-", |actor| actor.as_str()),
             "operator resolved a transaction"
         ),
         Audit::Retired { participant, reason, transactions } => {
-            tracing::info!(%participant, %reason, transactions, "operator retired a participant");
+            tracing::info!(%participant, reason = reason.as_str(), transactions, "operator retired a participant");
         }
         Audit::Reinstated { participant, reason } => tracing::info!(
             %participant,
@@ -59,7 +68,7 @@ pub(crate) fn audit(audit: &Audit) {
             "operator reinstated a participant"
         ),
         Audit::Forgotten { client, reason, outcomes } => {
-            tracing::info!(%client, %reason, outcomes, "operator forgot a client");
+            tracing::info!(%client, reason = reason.as_str(), outcomes, "operator forgot a client");
         }
     }
 }
