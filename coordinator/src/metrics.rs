@@ -16,6 +16,7 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, 
 use ratified_core::{Gauges, Stats};
 use ratified_protocol::{EndReason, Outcome, TxnState};
 
+pub(crate) use self::calls::OpenConnection;
 use self::{calls::Calls, process::Process};
 use crate::{http, log};
 

@@ -73,27 +73,7 @@ async fn a_body_that_does_not_arrive_is_refused_and_may_be_sent_again() {
     stream.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 429"), "{answer}");
     assert!(answer.contains("\"code\":\"OVERLOADED\",\"retryable\":true"), "{answer}");
-}
-
-#[tokio::test]
-async fn bodies_being_read_have_a_bound_in_all() {
-    let mut config = config();
-    (config.max_body_bytes, config.max_batch_body_bytes, config.max_reading_bytes) = (1024, 1024, 1024);
-    let handle = start(&Control::new(), config).await;
-    let http = Http::to(&handle);
-    assert_eq!(http.begin("c", T1).await.refusal(), (404, "CLIENT_NOT_FOUND"));
-    let mut slow = connect(&handle).await;
-    slow.write_all(begin_of(1024).as_bytes()).await.unwrap();
-    let mut answer = http.begin("c", T1).await;
-    while answer.status == 404 {
-        answer = http.begin("c", T1).await;
-    }
-    assert_eq!(answer.refusal(), (429, "OVERLOADED"));
-    drop(slow);
-    while answer.status == 429 {
-        answer = http.begin("c", T1).await;
-    }
-    assert_eq!(answer.refusal(), (404, "CLIENT_NOT_FOUND"));
+    assert!(answer.contains("\r\nconnection: close\r\n"), "{answer}");
 }
 
 #[tokio::test]
@@ -101,13 +81,12 @@ async fn a_shutdown_does_not_wait_for_ever_for_a_connection() {
     let mut config = config();
     config.shutdown_timeout_ms = 20;
     let handle = start(&Control::new(), config).await;
-    let mut slow = connect(&handle).await;
-    slow.write_all(begin_of(10).as_bytes()).await.unwrap();
+    // Whoever does not read its answers keeps a request running.
+    let mut deaf = connect(&handle).await;
+    let get = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    while tokio::time::timeout(std::time::Duration::from_millis(20), deaf.write_all(get)).await.is_ok() {}
     assert!(Http::to(&handle).get("/healthz").await.status == 200);
     handle.shutdown().await.unwrap();
-    let mut answer = Vec::new();
-    let _ = slow.read_to_end(&mut answer).await;
-    assert!(answer.is_empty(), "{answer:?}");
 }
 
 #[tokio::test]

@@ -172,8 +172,16 @@ pub(super) const KEYS: &[Key] = &[
         1..=1_000_000,
         "connections",
         max_connections,
-        "served at once; more wait to be accepted"
+        "served at once; more wait to be accepted; fewer where the limit of open files has no room for them"
     ),
+    integer!(
+        "max_connections_per_address",
+        0..=1_000_000,
+        "connections",
+        max_connections_per_address,
+        "of one address (IPv6: of one /64); more are refused; 0 = half of max_connections"
+    ),
+    integer!("max_head_bytes", 8192..=1_048_576, "bytes", max_head_bytes, "longest head of a request"),
     integer!(
         "idle_timeout_ms",
         1..=3_600_000,
@@ -193,7 +201,28 @@ pub(super) const KEYS: &[Key] = &[
         1024..=64 * GIB,
         "bytes",
         max_reading_bytes,
-        "bodies being read at once; more are refused"
+        "bodies being read at once, by what has arrived; more are refused; the first 1024 of each do not count"
+    ),
+    integer!(
+        "max_reading_bytes_per_address",
+        0..=64 * GIB,
+        "bytes",
+        max_reading_bytes_per_address,
+        "the same of one address; 0 = half of max_reading_bytes, at least max_batch_body_bytes"
+    ),
+    integer!(
+        "max_discard_bytes",
+        0..=64 * GIB,
+        "bytes",
+        max_discard_bytes,
+        "of a refused request that are read on, so that its sender gets to read why"
+    ),
+    integer!(
+        "discard_timeout_ms",
+        1..=60_000,
+        "milliseconds",
+        discard_timeout_ms,
+        "how long the rest of a refused request is read on; then its connection ends"
     ),
     integer!("max_queue", 1..=10_000_000, "requests", max_queue, "waiting for the writer; more are refused"),
     integer!(

@@ -34,14 +34,25 @@ pub struct Config {
     pub max_body_bytes: usize,
     /// `max_batch_body_bytes`: largest body of a batch call.
     pub max_batch_body_bytes: usize,
-    /// `max_connections`: connections served at once; more wait to be accepted.
+    /// `max_connections`: connections served at once; more wait to be accepted. Fewer where the limit of open files has no
+    /// room for them.
     pub max_connections: usize,
+    /// `max_connections_per_address`: of one address; more are refused with 429 OVERLOADED. 0: half of `max_connections`.
+    pub max_connections_per_address: usize,
+    /// `max_head_bytes`: longest head of a request.
+    pub max_head_bytes: usize,
     /// `idle_timeout_ms`: how long a connection may be silent between requests, the head of the next one included.
     pub idle_timeout_ms: u64,
     /// `read_timeout_ms`: how long the body of a request may take to arrive.
     pub read_timeout_ms: u64,
     /// `max_reading_bytes`: bytes of bodies being read at once; beyond, 429 OVERLOADED.
     pub max_reading_bytes: usize,
+    /// `max_reading_bytes_per_address`: the same of one address. 0: half of `max_reading_bytes`, at least one batch.
+    pub max_reading_bytes_per_address: usize,
+    /// `max_discard_bytes`: how much of a refused request is read on, so that its sender gets to read why.
+    pub max_discard_bytes: usize,
+    /// `discard_timeout_ms`: for how long.
+    pub discard_timeout_ms: u64,
     /// `max_queue`: requests waiting for the writer; beyond, 429 OVERLOADED.
     pub max_queue: usize,
     /// `max_queue_bytes`: bytes of their bodies; beyond, 429 OVERLOADED.
@@ -93,9 +104,14 @@ impl Default for Config {
             max_body_bytes: ratified_protocol::MAX_BODY_BYTES,
             max_batch_body_bytes: ratified_protocol::MAX_BATCH_BYTES,
             max_connections: 10_000,
+            max_connections_per_address: 0,
+            max_head_bytes: 64 * 1024,
             idle_timeout_ms: 120_000,
             read_timeout_ms: 30_000,
             max_reading_bytes: 256 * 1024 * 1024,
+            max_reading_bytes_per_address: 0,
+            max_discard_bytes: 16 * 1024 * 1024,
+            discard_timeout_ms: 2_000,
             max_queue: 10_000,
             max_queue_bytes: 256 * 1024 * 1024,
             max_batch_requests: 1024,
@@ -132,6 +148,12 @@ impl Config {
         let whole = [
             ("max_batch_body_bytes", self.max_batch_body_bytes, "max_body_bytes", self.max_body_bytes),
             ("max_reading_bytes", self.max_reading_bytes, "max_batch_body_bytes", self.max_batch_body_bytes),
+            (
+                "max_reading_bytes_per_address",
+                self.reading_bytes_per_address(),
+                "max_batch_body_bytes",
+                self.max_batch_body_bytes,
+            ),
             ("max_queue_bytes", self.max_queue_bytes, "max_batch_body_bytes", self.max_batch_body_bytes),
         ];
         for (key, value, least_key, least) in whole {
@@ -141,6 +163,14 @@ impl Config {
             }
         }
         Ok(())
+    }
+
+    /// `max_reading_bytes_per_address` as it is in effect.
+    pub(crate) fn reading_bytes_per_address(&self) -> usize {
+        match self.max_reading_bytes_per_address {
+            0 => (self.max_reading_bytes / 2).max(self.max_batch_body_bytes),
+            configured => configured,
+        }
     }
 
     /// Every key with its value, what it takes and what it is for, as a TOML file.

@@ -8,6 +8,7 @@ use std::{
 use axum::Router;
 use ratified_core::{Gauges, LoadHistory, Stats};
 use ratified_protocol::{Code, Problem, StoreId};
+use tokio::sync::watch;
 
 use super::{body::Budget, known::Signature};
 use crate::{
@@ -21,6 +22,8 @@ use crate::{
 pub(super) struct RequestLimits {
     pub(super) max_body_bytes: usize,
     pub(super) max_batch_body_bytes: usize,
+    pub(super) max_discard_bytes: usize,
+    discard_timeout_ms: u64,
     read_timeout_ms: u64,
     writer_timeout_ms: u64,
 }
@@ -28,6 +31,10 @@ pub(super) struct RequestLimits {
 impl RequestLimits {
     pub(super) fn read_timeout(&self) -> Duration {
         Duration::from_millis(self.read_timeout_ms)
+    }
+
+    pub(super) fn discard_timeout(&self) -> Duration {
+        Duration::from_millis(self.discard_timeout_ms)
     }
 }
 
@@ -42,7 +49,7 @@ struct Serving {
 #[derive(Debug)]
 struct Shared {
     serving: OnceLock<Serving>,
-    closed: OnceLock<Code>,
+    closed: watch::Sender<Option<Code>>,
     server_names: Vec<ServerName>,
     limits: RequestLimits,
     budget: Budget,
@@ -63,13 +70,15 @@ impl Frontend {
         let limits = RequestLimits {
             max_body_bytes: config.max_body_bytes,
             max_batch_body_bytes: config.max_batch_body_bytes,
+            max_discard_bytes: config.max_discard_bytes,
+            discard_timeout_ms: config.discard_timeout_ms,
             read_timeout_ms: config.read_timeout_ms,
             writer_timeout_ms: config.writer_timeout_ms,
         };
-        let budget = Budget::new(config.max_reading_bytes);
+        let budget = Budget::new(config.max_reading_bytes, config.reading_bytes_per_address());
         Self(Arc::new(Shared {
             serving: OnceLock::new(),
-            closed: OnceLock::new(),
+            closed: watch::Sender::new(None),
             server_names: config.server_names.clone(),
             limits,
             budget,
@@ -82,14 +91,19 @@ impl Frontend {
         let signature = Signature::of(&history);
         let _ = self.0.serving.set(Serving { inbox, history, signature });
         // Closing looks for an inbox after it has left its code, so that one of the two always sees the other.
-        if let Some(code) = self.0.closed.get() {
-            self.close(*code);
+        let closed = *self.0.closed.borrow();
+        if let Some(code) = closed {
+            self.close(code);
         }
     }
 
     /// Nothing more is served; this code says why. Only the first call counts.
     pub fn close(&self, code: Code) {
-        let _ = self.0.closed.set(code);
+        self.0.closed.send_if_modified(|closed| {
+            let is_first = closed.is_none();
+            closed.get_or_insert(code);
+            is_first
+        });
         if let Some(serving) = self.0.serving.get() {
             serving.inbox.close(code);
         }
@@ -115,6 +129,18 @@ impl Frontend {
         self.0.serving.get().map(|serving| &serving.history)
     }
 
+    /// Whether nothing more is served.
+    pub(super) fn is_closed(&self) -> bool {
+        self.0.closed.borrow().is_some()
+    }
+
+    /// Waits until nothing more is served: what requests are answered with then.
+    pub(super) async fn closed(&self) -> Problem {
+        let mut closed = self.0.closed.subscribe();
+        let code = closed.wait_for(Option::is_some).await.ok().and_then(|code| *code);
+        super::closed(code.unwrap_or(Code::ShuttingDown))
+    }
+
     pub(super) fn server_names(&self) -> &[ServerName] {
         &self.0.server_names
     }
@@ -132,8 +158,8 @@ impl Frontend {
     }
 
     pub(super) fn inbox(&self) -> Result<&Arc<Inbox>, Problem> {
-        if let Some(code) = self.0.closed.get() {
-            return Err(super::closed(*code));
+        if let Some(code) = *self.0.closed.borrow() {
+            return Err(super::closed(code));
         }
         let loading = || Problem::new(Code::CoordinatorLoading, "what is stored is still being read back");
         self.0.serving.get().map(|serving| &serving.inbox).ok_or_else(loading)

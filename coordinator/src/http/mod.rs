@@ -7,11 +7,14 @@ mod batch;
 mod body;
 mod clients;
 mod connections;
+mod conversation;
+mod descriptors;
 mod frontend;
 mod known;
 mod operations;
 mod origin;
 mod participants;
+mod peers;
 mod preserver;
 mod problem;
 mod routes;
@@ -22,11 +25,13 @@ pub(crate) use connections::{Bounds, serve as serve_connections};
 pub use frontend::Frontend;
 pub use operations::OPENAPI;
 
+use std::sync::Arc;
+
 use axum::{
     Router,
     body::Body,
     extract::{RawPathParams, Request, rejection::RawPathParamsRejection},
-    http::{HeaderMap, HeaderValue, Method, StatusCode, header},
+    http::{HeaderValue, Method, StatusCode, header, request::Parts},
     response::Response,
     routing::any,
 };
@@ -34,7 +39,8 @@ use ratified_core::Answer;
 use ratified_protocol::{Code, KnownStore, Problem};
 
 use self::{
-    body::Received,
+    body::{Received, Upload},
+    conversation::Conversation,
     problem::{empty, json, refuse},
     routes::{Action, RESOURCES, Resource, Takes},
     target::Target,
@@ -49,20 +55,23 @@ pub(crate) fn router(frontend: &Frontend) -> Router {
         let serve = move |params: Result<RawPathParams, RawPathParamsRejection>, request: Request| {
             let frontend = frontend.clone();
             async move {
-                let method = request.method().clone();
-                let served = serve(&frontend, resource, params, request).await;
+                let (parts, body) = request.into_parts();
+                let mut upload = Upload::new(&parts.headers, body);
+                let served = serve(&frontend, resource, params, &parts, &mut upload).await;
                 let response = served.unwrap_or_else(|problem| refuse(&problem));
-                count(&frontend, at, &method, &response);
-                sign(&frontend, response)
+                count(&frontend, at, &parts.method, &response);
+                finish(&frontend, &parts, upload, response).await
             }
         };
         router = router.route(resource.path, any(serve));
     }
     let frontend = frontend.clone();
     router.fallback(async move |request: Request| {
-        let response = no_such_path(&request);
-        count(&frontend, RESOURCES.len(), request.method(), &response);
-        sign(&frontend, response)
+        let (parts, body) = request.into_parts();
+        let upload = Upload::new(&parts.headers, body);
+        let response = no_such_path(&parts);
+        count(&frontend, RESOURCES.len(), &parts.method, &response);
+        finish(&frontend, &parts, upload, response).await
     })
 }
 
@@ -76,8 +85,20 @@ fn count(frontend: &Frontend, resource: usize, method: &Method, response: &Respo
     frontend.metrics().calls.answered(resource, method.as_str(), response.status().as_u16(), code);
 }
 
-fn no_such_path(request: &Request) -> Response {
-    refuse(&Problem::new(Code::RouteNotFound, format!("{}: there is no such path", request.uri().path())))
+fn no_such_path(parts: &Parts) -> Response {
+    refuse(&Problem::new(Code::RouteNotFound, format!("{}: there is no such path", parts.uri.path())))
+}
+
+/// Signs an answer, and leaves the connection where the next request begins, or says that it ends.
+async fn finish(frontend: &Frontend, parts: &Parts, mut upload: Upload, response: Response) -> Response {
+    let mut response = sign(frontend, response);
+    if !upload.finish(frontend).await {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        if let Some(conversation) = parts.extensions.get::<Arc<Conversation>>() {
+            conversation.leaves_unread();
+        }
+    }
+    response
 }
 
 /// Every answer names its store once that is known, and is nobody's to keep: what is absent today may be there
@@ -95,29 +116,29 @@ async fn serve(
     frontend: &Frontend,
     resource: &'static Resource,
     params: Result<RawPathParams, RawPathParamsRejection>,
-    request: Request,
+    parts: &Parts,
+    upload: &mut Upload,
 ) -> Result<Response, Problem> {
-    let route = resource.route(request.method().as_str());
-    if route.is_none() && request.method() != Method::OPTIONS {
-        let detail = format!("{} does not take {}", request.uri().path(), request.method());
+    let route = resource.route(parts.method.as_str());
+    if route.is_none() && parts.method != Method::OPTIONS {
+        let detail = format!("{} does not take {}", parts.uri.path(), parts.method);
         return Ok(with_allow(refuse(&Problem::new(Code::MethodNotAllowed, detail)), resource));
     }
-    origin::check(request.uri(), request.headers(), frontend.server_names())?;
+    origin::check(&parts.uri, &parts.headers, frontend.server_names())?;
     let Some(route) = route else {
         return Ok(with_allow(empty(StatusCode::NO_CONTENT), resource));
     };
-    let target = Target::parse(route, params, request.uri().query())?;
+    let target = Target::parse(route, params, parts.uri.query())?;
     let known = match route.action {
-        Action::Engine(_) => known::parse(request.headers())?,
+        Action::Engine(_) => known::parse(&parts.headers)?,
         Action::Operation(_) => None,
     };
-    let (parts, body) = request.into_parts();
-    let received = receive(frontend, route.takes, &parts.headers, body).await?;
+    let received = receive(frontend, route.takes, parts, upload).await?;
     match route.action {
         Action::Operation(operation) => operations::answer(frontend, operation).await,
         Action::Engine(parse) => {
             let request = parse(target, &received.bytes)?;
-            let bytes = received.bytes.len();
+            let bytes = received.bytes.len().saturating_sub(body::UNCOUNTED);
             // From here on the request counts as queued.
             drop(received);
             ask(frontend, known, request, bytes).await
@@ -125,14 +146,14 @@ async fn serve(
     }
 }
 
-async fn receive(frontend: &Frontend, takes: Takes, headers: &HeaderMap, body: Body) -> Result<Received, Problem> {
+async fn receive(frontend: &Frontend, takes: Takes, parts: &Parts, upload: &mut Upload) -> Result<Received, Problem> {
     let limits = frontend.limits();
     let max_bytes = match takes {
         Takes::Nothing => return Ok(Received::default()),
         Takes::Body => limits.max_body_bytes,
         Takes::Batch => limits.max_batch_body_bytes,
     };
-    body::read(headers, body, max_bytes, limits.read_timeout(), frontend.budget()).await
+    upload.read(frontend, parts, max_bytes).await
 }
 
 fn with_allow(mut response: Response<Body>, resource: &Resource) -> Response {

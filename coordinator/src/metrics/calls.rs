@@ -11,7 +11,7 @@ use ratified_protocol::Code;
 use super::{counter, gauge};
 
 const METHODS: [&str; 6] = ["GET", "HEAD", "PUT", "POST", "OPTIONS", OTHER];
-const STATUSES: [(u16, &str); 18] = [
+const STATUSES: [(u16, &str); 20] = [
     (200, "200"),
     (201, "201"),
     (202, "202"),
@@ -24,9 +24,11 @@ const STATUSES: [(u16, &str); 18] = [
     (409, "409"),
     (410, "410"),
     (413, "413"),
+    (414, "414"),
     (415, "415"),
     (422, "422"),
     (429, "429"),
+    (431, "431"),
     (500, "500"),
     (503, "503"),
     (0, OTHER),

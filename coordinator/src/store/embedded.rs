@@ -28,6 +28,8 @@ const MEMTABLE_BYTES: u64 = 16 * 1024 * 1024;
 const WORKERS: usize = 2;
 /// The engine counts the items of a batch in 32 bits; the bytes are those of the largest body that can be configured.
 const BATCH_LIMITS: BatchLimits = BatchLimits { changes: u32::MAX as usize, bytes: 1 << 30 };
+/// Tables kept open; only a load reads them. Connections are bounded so that these and what is written anew find a place.
+const MAX_CACHED_FILES: usize = 64;
 const POLL: Duration = Duration::from_millis(2);
 
 /// Where and how the embedded store keeps its data.
@@ -105,6 +107,7 @@ impl EmbeddedStore {
                 .manual_journal_persist(true)
                 .worker_threads(WORKERS)
                 .cache_size(self.options.cache_bytes)
+                .max_cached_files(Some(MAX_CACHED_FILES))
                 .open()?;
             let options = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES);
             let records = database.keyspace(KEYSPACE, options)?;

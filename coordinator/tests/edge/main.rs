@@ -2,10 +2,14 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a failure is the test's answer")]
 
 mod browsers;
+mod descriptors;
+mod floods;
 mod log;
 mod process;
 mod raw;
 mod ready;
+mod refusals;
+mod stopping;
 
 #[path = "../support/mod.rs"]
 mod support;

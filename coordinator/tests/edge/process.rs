@@ -12,6 +12,7 @@ const BINARY: &str = env!("CARGO_BIN_EXE_ratifyd");
 
 pub(crate) struct Process {
     child: Child,
+    client: reqwest::Client,
     _dir: TempDir,
     pub(crate) address: std::net::SocketAddr,
 }
@@ -20,6 +21,13 @@ impl Process {
     /// Starts one with these keys and flags, and waits until it is ready.
     pub(crate) async fn start(keys: &[&str], flags: &[&str], stderr: impl Into<Stdio>) -> Self {
         Self::start_with(Command::new(BINARY), keys, flags, stderr).await
+    }
+
+    /// The same by a shell that changes something first.
+    pub(crate) async fn start_after(shell: &str, stderr: impl Into<Stdio>) -> Self {
+        let mut command = Command::new("bash");
+        command.args(["-c", &format!("{shell}; exec \"$0\" \"$@\""), BINARY]);
+        Self::start_with(command, &[], &[], stderr).await
     }
 
     async fn start_with(mut command: Command, keys: &[&str], flags: &[&str], stderr: impl Into<Stdio>) -> Self {
@@ -38,16 +46,16 @@ impl Process {
             assert!(child.try_wait().unwrap().is_none(), "it ended");
             std::thread::yield_now();
         };
-        let process = Self { child, _dir: dir, address };
+        let process =
+            Self { child, client: reqwest::Client::builder().no_proxy().build().unwrap(), _dir: dir, address };
         while process.send("GET", "/readyz", None).await.0 != 200 {}
         process
     }
 
     /// Status and text of an answer.
     pub(crate) async fn send(&self, method: &str, path: &str, body: Option<Value>) -> (u16, String) {
-        let client = reqwest::Client::builder().no_proxy().build().unwrap();
         let method = reqwest::Method::from_bytes(method.as_bytes()).unwrap();
-        let mut request = client.request(method, format!("http://{}{path}", self.address));
+        let mut request = self.client.request(method, format!("http://{}{path}", self.address));
         if let Some(body) = body {
             request = request.json(&body);
         }
@@ -69,6 +77,10 @@ impl Process {
         let (_, text) = self.send("GET", "/metrics", None).await;
         let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         value.unwrap_or_else(|| panic!("{name} is not in\n{text}")).parse().unwrap()
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     pub(crate) fn terminate(&self) {

@@ -26,6 +26,21 @@ pub(crate) async fn say(address: SocketAddr, text: &str) -> String {
     rest(&mut said(address, text).await).await
 }
 
+/// Says this and reads one answer whole; the connection stays.
+pub(crate) async fn call(stream: &mut TcpStream, text: &str) -> String {
+    stream.write_all(text.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    loop {
+        assert_ne!(stream.read_buf(&mut answer).await.unwrap(), 0, "it ended");
+        let text = String::from_utf8_lossy(&answer);
+        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
+        if body.len() >= length.parse().unwrap() {
+            return text.into_owned();
+        }
+    }
+}
+
 /// Status and code of an answer.
 pub(crate) fn short(answer: &str) -> (&str, &str) {
     let status = answer.get(9..12).unwrap_or_default();
