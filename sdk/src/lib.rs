@@ -72,17 +72,17 @@
 //!
 //! # Writing a sink
 //!
-//! Implement [`TwoPhaseSink`], [`SinkWriter`] and [`SinkCommitter`], and let the `testkit` feature check them. The one rule
+//! Implement [`TwoPhaseSink`], [`SinkWriter`] and [`SinkCommitter`] with the help of [`author`], and let the `testkit`
+//! feature check them. The one rule
 //! that matters most: [`Committed::Already`] needs a proof read from the sink, never the absence of staged data.
 
+pub mod author;
 mod client;
 mod error;
 mod ids;
 pub mod job;
 pub mod participant;
 pub mod pending;
-#[cfg(feature = "postgres")]
-pub mod postgres;
 mod retry;
 pub mod runtime;
 mod sink;

@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use ratified::{
-    Cause,
-    sinks::object_store::arrow::{
-        array::{
-            Array, ArrayRef, Int64Array, RecordBatch, TimestampMillisecondArray, UInt8Array, UInt32Array, UInt64Array,
-        },
-        schema::{DataType, Field, Schema, TimeUnit},
+use ratified::Cause;
+
+use ratified_object_store::arrow::{
+    array::{
+        Array, ArrayRef, Int64Array, RecordBatch, TimestampMillisecondArray, UInt8Array, UInt32Array, UInt64Array,
     },
+    schema::{DataType, Field, Schema, TimeUnit},
 };
 
 use super::{

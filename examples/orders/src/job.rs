@@ -5,12 +5,12 @@ use std::path::Path;
 use ratified::{
     Cause, ClientName, JobSinkBuilder, TwoPhaseSink,
     job::{Job, Transform},
-    sinks::{
-        composite::{Composite, CompositeError},
-        object_store::ObjectStoreSink,
-        postgres::PostgresSink,
-    },
+    sinks::composite::{Composite, CompositeError},
 };
+
+use ratified_object_store::ObjectStoreSink;
+
+use ratified_postgres::PostgresSink;
 
 use crate::{
     basket::{Basket, Reject},

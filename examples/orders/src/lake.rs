@@ -2,20 +2,16 @@
 
 use std::{fmt, fs, io, path::PathBuf, str::FromStr, sync::Arc};
 
-use ratified::{
-    Cause,
-    sinks::{
-        file::TargetName,
-        object_store::{
-            CommittedObject, ObjectStoreSink, ObjectStoreSinkBuilder, ObjectStoreSinkError, Parquet,
-            arrow::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder,
-            committed_objects,
-            store::{
-                self, ObjectStore, ObjectStoreExt as _,
-                aws::{AmazonS3, AmazonS3Builder},
-                local::LocalFileSystem,
-            },
-        },
+use ratified::{Cause, sinks::file::TargetName};
+
+use ratified_object_store::{
+    CommittedObject, ObjectStoreSink, ObjectStoreSinkBuilder, ObjectStoreSinkError, Parquet,
+    arrow::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder,
+    committed_objects,
+    store::{
+        self, ObjectStore, ObjectStoreExt as _,
+        aws::{AmazonS3, AmazonS3Builder},
+        local::LocalFileSystem,
     },
 };
 use thiserror::Error;

@@ -10,8 +10,9 @@ use std::{
 };
 
 use indicatif::{ProgressBar, ProgressStyle};
-use ratified::{ClientName, CoordinatorClient, JobSinkBuilder, job::JobReport, pending::FileStore, postgres::Database};
+use ratified::{ClientName, CoordinatorClient, JobSinkBuilder, job::JobReport, pending::FileStore};
 use ratified_coordinator::{Config, Coordinator};
+use ratified_postgres::Database;
 
 use super::{AMOUNT_NAMES, Cents, Lake, OrderPosition, Place, SchemaName, Tables, Visible, job};
 

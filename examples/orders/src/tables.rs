@@ -4,12 +4,12 @@ use std::{fmt, str::FromStr, sync::Arc};
 
 use ratified::{
     Cause,
-    job::{PostgresSource, Read, Source},
-    postgres::{
-        Database, PostgresError,
-        tokio_postgres::{Row, types::FromSqlOwned},
-    },
-    sinks::postgres::{CopyRow, PgRecord, PostgresSink, PostgresSinkBuilder, Table},
+    job::{Read, Source},
+};
+
+use ratified_postgres::{
+    CopyRow, Database, PgRecord, PostgresError, PostgresSink, PostgresSinkBuilder, PostgresSource, Table,
+    tokio_postgres::{Row, types::FromSqlOwned},
 };
 use thiserror::Error;
 

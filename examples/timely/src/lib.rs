@@ -153,7 +153,7 @@ pub fn sink(dir: &Path) -> Result<FileSink<Row>, FileSinkError> {
 }
 
 fn target() -> Result<TargetName, FileSinkError> {
-    TARGET.parse()
+    Ok(TARGET.parse()?)
 }
 
 /// All rows that are visible, sorted: workers write at the same time.

@@ -6,8 +6,6 @@
 mod channel;
 mod file;
 mod position;
-#[cfg(feature = "postgres")]
-mod postgres;
 mod rejected;
 mod run;
 mod source;
@@ -26,8 +24,6 @@ pub use file::{
     MAX_BAD_BYTES, RawLine,
 };
 pub use position::{PositionError, decode_position, encode_position};
-#[cfg(feature = "postgres")]
-pub use postgres::{PostgresPosition, PostgresSource};
 pub use rejected::Rejection;
 pub use source::{MemorySource, Read, Source};
 

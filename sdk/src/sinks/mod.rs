@@ -1,8 +1,5 @@
-//! Sinks that come with the SDK.
+//! Sinks that come with the SDK. Those of systems with drivers are crates of their own: `ratified-postgres`,
+//! `ratified-object-store`.
 
 pub mod composite;
 pub mod file;
-#[cfg(feature = "object_store")]
-pub mod object_store;
-#[cfg(feature = "postgres")]
-pub mod postgres;

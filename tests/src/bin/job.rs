@@ -21,7 +21,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use ratified::sinks::postgres::Staging;
+use ratified_postgres::Staging;
 use ratified_tests::{
     fiu::{Errno, Fiu, Times},
     pipeline::{

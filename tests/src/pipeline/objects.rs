@@ -3,15 +3,13 @@
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
-use ratified::{
-    job::{JobError, JobReport},
-    sinks::object_store::{
-        JsonLines, ObjectStep, ObjectStoreSink, committed_objects,
-        store::{
-            BackoffConfig, Error, ObjectStore, ObjectStoreExt, RetryConfig,
-            aws::{AmazonS3, AmazonS3Builder},
-            path::Path,
-        },
+use ratified::job::{JobError, JobReport};
+use ratified_object_store::{
+    JsonLines, ObjectStep, ObjectStoreSink, committed_objects,
+    store::{
+        BackoffConfig, Error, ObjectStore, ObjectStoreExt, RetryConfig,
+        aws::{AmazonS3, AmazonS3Builder},
+        path::Path,
     },
 };
 

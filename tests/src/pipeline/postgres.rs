@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-use ratified::{
-    Cause,
-    postgres::Database,
-    sinks::postgres::{CopyRow, PgRecord, PostgresSink, PostgresStep, Staging, Table},
-};
+use ratified::Cause;
+
+use ratified_postgres::{CopyRow, Database, PgRecord, PostgresSink, PostgresStep, Staging, Table};
 use ratified_servers::Postgres;
 
 use super::{Plan, Row, engine::run_attempt, run_job};

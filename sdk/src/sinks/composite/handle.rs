@@ -8,13 +8,11 @@ use serde_json::value::{RawValue, to_raw_value};
 use thiserror::Error;
 
 use super::names::MemberName;
-use crate::error::SinkError;
+use crate::{author::Version, error::SinkError};
 
 /// Greatest size of all members' handles together, encoded, in bytes. The source's position and a few bytes of the
 /// runtime's own need room in the same payload.
 pub const MAX_HANDLE_BYTES: usize = MAX_PAYLOAD_BYTES - 1024;
-/// The only version there is.
-const VERSION: u8 = 1;
 
 /// What every member needs to finish a transaction, by its name.
 #[derive(Clone, Deserialize)]
@@ -149,7 +147,7 @@ fn undecodable(name: &MemberName, error: &serde_json::Error) -> SinkError {
 
 #[derive(Serialize, Deserialize)]
 struct Wire<'a> {
-    version: u8,
+    version: Version<1>,
     members: Vec<WireMember<'a>>,
 }
 
@@ -166,28 +164,21 @@ impl Serialize for CompositeHandle {
             let handle = handle.encode().map_err(S::Error::custom)?;
             members.push(WireMember { name: name.clone(), handle });
         }
-        Wire { version: VERSION, members }.serialize(serializer)
+        Wire { version: Version, members }.serialize(serializer)
     }
 }
 
 #[derive(Debug, Error)]
-enum Undecodable {
-    #[error("a composite handle of version {0} is not known here")]
-    UnknownVersion(u8),
-    #[error("a composite handle names the member {0} twice")]
-    Twice(MemberName),
-}
+#[error("a composite handle names the member {0} twice")]
+struct Twice(MemberName);
 
 impl TryFrom<Wire<'_>> for CompositeHandle {
-    type Error = Undecodable;
-    fn try_from(wire: Wire<'_>) -> Result<Self, Undecodable> {
-        if wire.version != VERSION {
-            return Err(Undecodable::UnknownVersion(wire.version));
-        }
+    type Error = Twice;
+    fn try_from(wire: Wire<'_>) -> Result<Self, Twice> {
         let mut handle = Self { members: Vec::with_capacity(wire.members.len()) };
         for member in wire.members {
             if handle.get(&member.name).is_some() {
-                return Err(Undecodable::Twice(member.name));
+                return Err(Twice(member.name));
             }
             handle.members.push((member.name, MemberHandle::Encoded(member.handle.into_owned())));
         }

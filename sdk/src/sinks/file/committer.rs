@@ -11,11 +11,12 @@ use async_trait::async_trait;
 use ratified_protocol::{ClientName, TxnId};
 
 use super::{
-    disk::{Disk, FileStep, Found, at, blocking, compare},
+    disk::{Disk, FileStep},
     handle::{FileHandle, Part},
     names::PartName,
 };
 use crate::{
+    author::{Found, at, blocking, compare_file, lost, not_as_staged},
     error::SinkError,
     sink::{Committed, SinkCommitter, TxnContext},
 };
@@ -107,12 +108,10 @@ impl Commit {
     }
 
     fn found(&self, path: &Path, part: &Part) -> Result<bool, SinkError> {
-        match compare(path, part.bytes, part.crc32)? {
+        match compare_file(path, part.bytes, part.crc32)? {
             Found::Missing => Ok(false),
             Found::Same => Ok(true),
-            Found::Different(why) => {
-                Err(SinkError::rejected(format!("{} is not the file that was staged: {why}", path.display())))
-            }
+            Found::Different(why) => Err(not_as_staged(&path.display(), "file", &why)),
         }
     }
 
@@ -153,10 +152,6 @@ impl Commit {
         let staged = self.disk.staging_dir(&self.txn.client).join(part.to_string());
         (self.disk.visible_path(part), staged)
     }
-}
-
-fn lost(part: &PartName) -> SinkError {
-    SinkError::rejected(format!("{part} is lost: it is neither staged nor visible"))
 }
 
 fn abort(disk: &Disk, client: &ClientName, txn_id: TxnId) -> Result<(), SinkError> {

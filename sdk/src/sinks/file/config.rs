@@ -7,9 +7,12 @@ use serde::Serialize;
 use super::{
     FileSink,
     disk::{Disk, FileStep, Watch},
-    names::{Extension, FileSinkError, TargetName},
+    names::FileSinkError,
 };
-use crate::error::Cause;
+use crate::{
+    author::{Extension, TargetName},
+    error::Cause,
+};
 
 /// Bytes held in memory before they are written, unless set otherwise: 256 KiB.
 pub const DEFAULT_BUFFER_BYTES: usize = 256 * 1024;
@@ -166,6 +169,7 @@ fn bounded(key: &'static str, value: usize, max: usize) -> Result<usize, FileSin
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::author::NameError;
 
     fn raw() -> FileSinkBuilder<Vec<u8>> {
         FileSink::raw("out", "t".parse().unwrap())
@@ -189,6 +193,6 @@ mod tests {
 
     #[test]
     fn an_extension_with_a_dot_is_refused() {
-        assert_eq!(raw().extension("tar.gz").build().err(), Some(FileSinkError::Extension));
+        assert_eq!(raw().extension("tar.gz").build().err(), Some(FileSinkError::Name(NameError::Extension)));
     }
 }

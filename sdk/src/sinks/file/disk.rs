@@ -3,19 +3,20 @@
 use std::{
     fmt,
     fs::{self, File},
-    io::{self, Read as _},
+    io,
     path::{Path, PathBuf},
-    sync::{Arc, OnceLock},
+    sync::Arc,
 };
 
 use ratified_protocol::ClientName;
-use thiserror::Error;
 
 use super::names::PartName;
-use crate::error::SinkError;
+use crate::{
+    author::{FailedSync, FileError, at},
+    error::SinkError,
+};
 
 const STAGING: &str = ".staged";
-const READ_BYTES: usize = 64 * 1024;
 
 /// A step that changes the disk and is about to be taken. For tests and drills, see
 /// [`FileSinkBuilder::on_step`](super::FileSinkBuilder::on_step).
@@ -53,56 +54,11 @@ pub enum FileStep<'a> {
 
 pub(super) type Watch = Arc<dyn Fn(&FileStep<'_>) -> io::Result<()> + Send + Sync>;
 
-/// A file operation that failed, and where.
-#[derive(Debug, Error)]
-#[error("cannot {action} {}", path.display())]
-pub(in crate::sinks) struct IoAt {
-    action: &'static str,
-    path: PathBuf,
-    source: io::Error,
-}
-
-pub(in crate::sinks) fn at(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> IoAt {
-    move |source| IoAt { action, path: path.to_owned(), source }
-}
-
-impl IoAt {
-    pub(in crate::sinks) fn kind(&self) -> io::ErrorKind {
-        self.source.kind()
-    }
-
-    /// The error of a single change: these failures are known not to have made it.
-    pub(super) fn of_one_change(self) -> SinkError {
-        use io::ErrorKind as Kind;
-        match self.kind() {
-            Kind::PermissionDenied | Kind::ReadOnlyFilesystem | Kind::StorageFull | Kind::QuotaExceeded => {
-                SinkError::determinate(self)
-            }
-            _ => SinkError::indeterminate(self),
-        }
-    }
-}
-
-impl From<IoAt> for SinkError {
-    fn from(error: IoAt) -> Self {
-        Self::indeterminate(error)
-    }
-}
-
-/// How what is in place compares to what the handle says of it.
-#[derive(Debug, PartialEq, Eq)]
-pub(in crate::sinks) enum Found {
-    Missing,
-    Same,
-    /// Why it is another one.
-    Different(String),
-}
-
 /// The directory of a sink, shared by its writers and committers.
 pub(super) struct Disk {
     root: PathBuf,
     watch: Option<Watch>,
-    failed_sync: OnceLock<String>,
+    failed_sync: FailedSync,
 }
 
 impl fmt::Debug for Disk {
@@ -113,7 +69,7 @@ impl fmt::Debug for Disk {
 
 impl Disk {
     pub(super) fn new(root: PathBuf, watch: Option<Watch>) -> Self {
-        Self { root, watch, failed_sync: OnceLock::new() }
+        Self { root, watch, failed_sync: FailedSync::default() }
     }
 
     pub(super) fn root(&self) -> &Path {
@@ -133,32 +89,24 @@ impl Disk {
         self.watch.as_ref().map_or(Ok(()), |watch| watch(&step))
     }
 
-    pub(super) fn sync_dir(&self, path: &Path) -> Result<(), IoAt> {
+    pub(super) fn sync_dir(&self, path: &Path) -> Result<(), FileError> {
         self.step(FileStep::SyncDirectory { path })
             .and_then(|()| File::open(path)?.sync_all())
             .map_err(at("sync", path))
     }
 
-    /// Refuses once a sync of an applied outcome has failed: the kernel reports such a failure once and then calls the
-    /// directory clean, so asking again would prove nothing.
+    /// Refuses once a sync of an applied outcome has failed.
     pub(super) fn check_usable(&self) -> Result<(), SinkError> {
-        match self.failed_sync.get() {
-            None => Ok(()),
-            Some(why) => Err(SinkError::rejected(format!("check the storage, then open the sink again: {why}"))),
-        }
+        self.failed_sync.check()
     }
 
     /// Makes renames or removals durable. A failure is final for this sink.
     pub(super) fn sync_outcome(&self, path: &Path) -> Result<(), SinkError> {
-        self.sync_dir(path).or_else(|error| {
-            let why = format!("{error}: {}", error.source);
-            let _ = self.failed_sync.set(why);
-            self.check_usable()
-        })
+        self.sync_dir(path).or_else(|error| self.failed_sync.note(error))
     }
 
     /// Makes the root and the client's directory, and makes them last.
-    pub(super) fn make_dirs(&self, client: &ClientName) -> Result<(), IoAt> {
+    pub(super) fn make_dirs(&self, client: &ClientName) -> Result<(), FileError> {
         let staging = self.staging_dir(client);
         let missing = |dir: &&Path| fs::symlink_metadata(dir).is_err();
         let outermost = self.root.ancestors().take_while(missing).last();
@@ -182,7 +130,7 @@ impl Disk {
     }
 
     /// The parts staged under a client, in order. What has another name is none of ours.
-    pub(super) fn staged_parts(&self, client: &ClientName) -> Result<Vec<PartName>, IoAt> {
+    pub(super) fn staged_parts(&self, client: &ClientName) -> Result<Vec<PartName>, FileError> {
         let dir = self.staging_dir(client);
         let names = read_parts(&dir).map_err(at("list", &dir));
         match names {
@@ -201,49 +149,4 @@ pub(super) fn read_parts(dir: &Path) -> io::Result<Vec<PartName>> {
     }
     parts.sort_unstable();
     Ok(parts)
-}
-
-/// Whether the file at `path` has this length and checksum. Only [`io::ErrorKind::NotFound`] means that there is
-/// none; any other failure says nothing.
-pub(in crate::sinks) fn compare(path: &Path, bytes: u64, crc32: u32) -> Result<Found, IoAt> {
-    match compare_io(path, bytes, crc32) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Found::Missing),
-        found => found.map_err(at("read", path)),
-    }
-}
-
-fn compare_io(path: &Path, bytes: u64, crc32: u32) -> io::Result<Found> {
-    let metadata = fs::symlink_metadata(path)?;
-    if !metadata.is_file() {
-        return Ok(Found::Different("it is no regular file".to_owned()));
-    }
-    if metadata.len() != bytes {
-        return Ok(Found::Different(format!("it has {} bytes, not {bytes}", metadata.len())));
-    }
-    let found = checksum(path)?;
-    if found == crc32 {
-        return Ok(Found::Same);
-    }
-    Ok(Found::Different(format!("its checksum is {found:08x}, not {crc32:08x}")))
-}
-
-fn checksum(path: &Path) -> io::Result<u32> {
-    let mut file = File::open(path)?;
-    let mut hasher = crc32fast::Hasher::new();
-    let mut buffer = vec![0; READ_BYTES];
-    loop {
-        match file.read(&mut buffer) {
-            Ok(0) => return Ok(hasher.finalize()),
-            Ok(read) => hasher.update(buffer.get(..read).unwrap_or_default()),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-}
-
-/// Does blocking work off the async threads. A caller that gives up does not stop it.
-pub(in crate::sinks) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, SinkError> + Send + 'static,
-) -> Result<T, SinkError> {
-    tokio::task::spawn_blocking(work).await.map_err(SinkError::indeterminate)?
 }

@@ -1,21 +1,23 @@
 //! What another process needs to finish a transaction of files.
 
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 use super::names::PartName;
-
-/// The only version there is.
-const VERSION: u8 = 1;
+use crate::author::Version;
 
 /// The files of one transaction, each with its length and checksum. Filled at `pre_commit`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Wire", into = "Wire")]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct FileHandle {
+    version: Version<1>,
     pub(super) parts: Vec<Part>,
 }
 
 impl FileHandle {
+    #[cfg(test)]
+    fn of(parts: Vec<Part>) -> Self {
+        Self { version: Version, parts }
+    }
+
     /// The names of the files, in the order in which they become visible.
     pub fn file_names(&self) -> Vec<String> {
         self.parts.iter().map(|part| part.file.to_string()).collect()
@@ -35,37 +37,15 @@ pub(super) struct Part {
     pub(super) crc32: u32,
 }
 
-#[derive(Serialize, Deserialize)]
-struct Wire {
-    version: u8,
-    parts: Vec<Part>,
-}
-
-impl From<FileHandle> for Wire {
-    fn from(handle: FileHandle) -> Self {
-        Self { version: VERSION, parts: handle.parts }
-    }
-}
-
-#[derive(Debug, Error)]
-#[error("a file handle of version {0} is not known here")]
-struct UnknownVersion(u8);
-
-impl TryFrom<Wire> for FileHandle {
-    type Error = UnknownVersion;
-    fn try_from(wire: Wire) -> Result<Self, UnknownVersion> {
-        if wire.version == VERSION { Ok(Self { parts: wire.parts }) } else { Err(UnknownVersion(wire.version)) }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use ratified_protocol::Epoch;
 
     use super::*;
     use crate::{
+        author::MAX_TARGET_CHARS,
         sink::{Slot, TxnContext},
-        sinks::file::{MAX_TARGET_CHARS, MAX_TARGETS},
+        sinks::file::MAX_TARGETS,
     };
 
     const ID: &str = "0190f2c4-7a61-7c3e-9d0a-0d0f6b1c2e3f";
@@ -82,7 +62,7 @@ mod tests {
 
     #[test]
     fn a_handle_is_read_back() {
-        let handle = FileHandle { parts: vec![part("orders"), part("rejects")] };
+        let handle = FileHandle::of(vec![part("orders"), part("rejects")]);
         let json = serde_json::to_string(&handle).unwrap();
         assert!(json.starts_with("{\"version\":1,\"parts\":[{\"file\":\"orders-"), "{json}");
         assert_eq!(serde_json::from_str::<FileHandle>(&json).unwrap(), handle);
@@ -90,7 +70,7 @@ mod tests {
 
     #[test]
     fn an_unknown_version_or_a_name_with_a_path_is_refused() {
-        let json = serde_json::to_string(&FileHandle { parts: vec![part("orders")] }).unwrap();
+        let json = serde_json::to_string(&FileHandle::of(vec![part("orders")])).unwrap();
         for wrong in [json.replace("\"version\":1", "\"version\":2"), json.replace("orders-", "../orders-")] {
             assert!(serde_json::from_str::<FileHandle>(&wrong).is_err(), "{wrong}");
         }
@@ -100,7 +80,7 @@ mod tests {
     fn the_largest_handle_leaves_room_in_the_payload() {
         let target = |n: usize| format!("{n:0MAX_TARGET_CHARS$}");
         let parts = (0..MAX_TARGETS).map(|n| part(&target(n))).collect();
-        let bytes = serde_json::to_vec(&FileHandle { parts }).unwrap().len();
+        let bytes = serde_json::to_vec(&FileHandle::of(parts)).unwrap().len();
         assert!(bytes <= 48 * 1024, "{bytes}");
     }
 }

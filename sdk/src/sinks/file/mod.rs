@@ -44,12 +44,9 @@ use std::{fmt, path::Path, sync::Arc};
 use async_trait::async_trait;
 
 use self::{config::Settings, disk::Disk};
-#[cfg(feature = "object_store")]
-pub(in crate::sinks) use self::{
-    disk::{Found, IoAt, at, blocking, compare},
-    names::{Extension, checksum},
-};
 use crate::{error::SinkError, sink::TwoPhaseSink};
+
+pub use crate::author::TargetName;
 
 pub use self::{
     committer::FileCommitter,
@@ -59,7 +56,7 @@ pub use self::{
     },
     disk::FileStep,
     handle::FileHandle,
-    names::{FileSinkError, MAX_TARGET_CHARS, TargetName},
+    names::FileSinkError,
     read::{FilePart, parts, read_target},
     writer::FileWriter,
 };

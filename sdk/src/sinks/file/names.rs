@@ -1,30 +1,25 @@
-//! Names of targets and of their files: parsed once, formatted in one place.
+//! Names of files: parsed once, formatted in one place.
 
-use std::{fmt, str::FromStr, sync::Arc};
+use std::fmt;
 
-use ratified_protocol::{ClientName, TxnId};
+use ratified_protocol::TxnId;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::sink::{Slot, TxnContext};
+use crate::{
+    author::{Extension, NameError, TargetName, client_checksum},
+    sink::{Slot, TxnContext},
+};
 
-/// Longest name of a target, in characters. With slot, id, client and extension a file name stays below the 255 bytes
-/// that file systems allow.
-pub const MAX_TARGET_CHARS: usize = 128;
-/// Longest extension, in characters.
-const MAX_EXTENSION_CHARS: usize = 16;
 const TXN_ID_CHARS: usize = 36;
 
 /// Why a file sink cannot be built as asked.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum FileSinkError {
-    /// The caller must rename the target.
-    #[error("a target must be 1..=128 characters of A-Z a-z 0-9 . _ : @ ~ - and start with a letter or digit")]
-    Target,
-    /// The caller must choose another extension.
-    #[error("an extension must be 1..=16 letters and digits")]
-    Extension,
+    /// The caller must choose another name.
+    #[error(transparent)]
+    Name(#[from] NameError),
     /// The caller must choose a value within the bounds.
     #[error("{key} must be 1..={max}")]
     OutOfBounds {
@@ -33,52 +28,6 @@ pub enum FileSinkError {
         /// Its greatest value.
         max: usize,
     },
-}
-
-/// What the files of one output are named after: their common stem. 1..=128 characters of `A-Z a-z 0-9 . _ : @ ~ -`, the
-/// first a letter or digit. Cheap to clone.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TargetName(Arc<str>);
-
-impl TargetName {
-    /// The name as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl FromStr for TargetName {
-    type Err = FileSinkError;
-    fn from_str(text: &str) -> Result<Self, FileSinkError> {
-        let legal = |b: u8| b.is_ascii_alphanumeric() || b"._:@~-".contains(&b);
-        let starts_well = text.as_bytes().first().is_some_and(u8::is_ascii_alphanumeric);
-        let taken = starts_well && text.len() <= MAX_TARGET_CHARS && text.bytes().all(legal);
-        if taken { Ok(Self(Arc::from(text))) } else { Err(FileSinkError::Target) }
-    }
-}
-
-impl fmt::Display for TargetName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// The part of a file name after its last dot.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::sinks) struct Extension(Arc<str>);
-
-impl fmt::Display for Extension {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl FromStr for Extension {
-    type Err = FileSinkError;
-    fn from_str(text: &str) -> Result<Self, FileSinkError> {
-        let taken = (1..=MAX_EXTENSION_CHARS).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric());
-        if taken { Ok(Self(Arc::from(text))) } else { Err(FileSinkError::Extension) }
-    }
 }
 
 /// The name of one file, the same staged and visible: `<target>-<slot>-<txnId>-<crc32 of the client>.<extension>`.
@@ -98,11 +47,11 @@ pub(super) struct PartName {
 
 impl PartName {
     pub(super) fn new(txn: &TxnContext, target: TargetName, extension: Extension) -> Self {
-        Self { slot: txn.slot, txn_id: txn.txn_id, client: checksum(&txn.client), target, extension }
+        Self { slot: txn.slot, txn_id: txn.txn_id, client: client_checksum(&txn.client), target, extension }
     }
 
     pub(super) fn belongs_to(&self, txn: &TxnContext) -> bool {
-        self.txn_id == txn.txn_id && self.client == checksum(&txn.client)
+        self.txn_id == txn.txn_id && self.client == client_checksum(&txn.client)
     }
 
     fn parse(text: &str) -> Option<Self> {
@@ -121,11 +70,6 @@ impl PartName {
         // One name has one spelling.
         (name.to_string() == text).then_some(name)
     }
-}
-
-/// Stands for a client in a name.
-pub(in crate::sinks) fn checksum(client: &ClientName) -> u32 {
-    crc32fast::hash(client.as_str().as_bytes())
 }
 
 impl fmt::Display for PartName {
@@ -159,6 +103,7 @@ mod tests {
     use ratified_protocol::Epoch;
 
     use super::*;
+    use crate::author::{MAX_EXTENSION_CHARS, MAX_TARGET_CHARS};
 
     const ID: &str = "0190f2c4-7a61-7c3e-9d0a-0d0f6b1c2e3f";
 
@@ -173,26 +118,6 @@ mod tests {
             part("shop.sink.3", 3, "orders").to_string(),
             format!("orders-00003-{ID}-{:08x}.jsonl", crc32fast::hash(b"shop.sink.3"))
         );
-    }
-
-    #[test]
-    fn targets_are_taken_up_to_their_bound() {
-        let longest = "a".repeat(128);
-        for good in ["a", "0", "A._:@~-z", "a-00001", longest.as_str()] {
-            assert_eq!(good.parse::<TargetName>().map(|t| t.to_string()), Ok(good.to_owned()));
-        }
-        let too_long = "a".repeat(129);
-        for wrong in ["", ".a", "-a", "a/b", "..", "a b", "ä", "a\0", too_long.as_str()] {
-            assert_eq!(wrong.parse::<TargetName>(), Err(FileSinkError::Target), "{wrong:?}");
-        }
-    }
-
-    #[test]
-    fn extensions_are_taken_up_to_their_bound() {
-        assert!("x".repeat(16).parse::<Extension>().is_ok());
-        for wrong in ["", "tar.gz", "a/b", &"x".repeat(17)] {
-            assert_eq!(wrong.parse::<Extension>(), Err(FileSinkError::Extension), "{wrong:?}");
-        }
     }
 
     #[test]

@@ -7,8 +7,8 @@ use std::{
 
 use ratified_protocol::TxnId;
 
-use super::{disk::read_parts, names::TargetName};
-use crate::sink::Slot;
+use super::disk::read_parts;
+use crate::{author::TargetName, sink::Slot};
 
 /// A visible file of a target.
 #[derive(Debug, Clone, PartialEq, Eq)]

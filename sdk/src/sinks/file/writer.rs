@@ -10,15 +10,16 @@ use std::{
 };
 
 use async_trait::async_trait;
-use ratified_protocol::{ClientName, TxnId};
+use ratified_protocol::ClientName;
 
 use super::{
     config::Settings,
-    disk::{Disk, FileStep, IoAt, at, blocking},
+    disk::{Disk, FileStep},
     handle::{FileHandle, Part},
-    names::{PartName, TargetName},
+    names::PartName,
 };
 use crate::{
+    author::{Current, FileError, Stage, TargetName, at, blocking},
     error::SinkError,
     sink::{SinkWriter, TxnContext},
 };
@@ -30,14 +31,8 @@ pub struct FileWriter<R> {
     disk: Arc<Disk>,
     /// Whose directories are known to exist.
     ready: Option<ClientName>,
-    current: Option<(TxnId, Stage)>,
+    current: Current<Box<Staging>, Vec<Part>>,
     staged_bytes: u64,
-}
-
-enum Stage {
-    Open(Box<Staging>),
-    Prepared(Vec<Part>),
-    Failed(SinkError),
 }
 
 /// The files of an open transaction.
@@ -76,36 +71,29 @@ impl<R: Send + 'static> SinkWriter for FileWriter<R> {
             self.ready = Some(txn.client.clone());
         }
         let staging = Staging { txn: txn.clone(), files: BTreeMap::new(), buffered: 0 };
-        self.current = Some((txn.txn_id, Stage::Open(Box::new(staging))));
-        Ok(FileHandle { parts: Vec::new() })
+        self.current.begin(txn, Box::new(staging));
+        Ok(FileHandle::default())
     }
 
     async fn write(&mut self, txn: &TxnContext, _: &mut FileHandle, records: Vec<R>) -> Result<(), SinkError> {
-        let staging = match self.take(txn)? {
-            Stage::Open(staging) => staging,
-            stage => {
-                let error = SinkError::rejected("a record after pre_commit");
-                return self.put(txn, Ok(stage)).and(Err(error));
-            }
-        };
-        let stage = self.stage(staging, records).await.map(Stage::Open);
-        self.put(txn, stage)
+        let staging = self.current.take_open(txn)?;
+        let staged = self.stage(staging, records).await;
+        self.current.put(staged.map(Stage::Open))
     }
 
     async fn pre_commit(&mut self, txn: &TxnContext, handle: &mut FileHandle) -> Result<(), SinkError> {
-        let parts = match self.take(txn)? {
+        let parts = match self.current.take(txn)? {
             Stage::Open(staging) => {
                 let disk = self.disk.clone();
                 // Sticky and never determinate: a repeated sync would report success without having written.
                 blocking(move || staging.seal(&disk).map_err(SinkError::indeterminate)).await
             }
             Stage::Prepared(parts) => Ok(parts),
-            Stage::Failed(error) => Err(error),
         };
         if let Ok(parts) = &parts {
             handle.parts.clone_from(parts);
         }
-        self.put(txn, parts.map(Stage::Prepared))
+        self.current.put(parts.map(Stage::Prepared))
     }
 
     fn staged_bytes(&self) -> u64 {
@@ -115,25 +103,7 @@ impl<R: Send + 'static> SinkWriter for FileWriter<R> {
 
 impl<R: Send + 'static> FileWriter<R> {
     pub(super) fn new(settings: Arc<Settings<R>>, disk: Arc<Disk>) -> Self {
-        Self { settings, disk, ready: None, current: None, staged_bytes: 0 }
-    }
-
-    /// Takes the transaction out, so that a call that is dropped on its way leaves a failed one behind.
-    fn take(&mut self, txn: &TxnContext) -> Result<Stage, SinkError> {
-        let Some((txn_id, stage)) = self.current.as_mut().filter(|(txn_id, _)| *txn_id == txn.txn_id) else {
-            return Err(SinkError::rejected(format!("{} was not begun by this writer", txn.txn_id)));
-        };
-        if let Stage::Failed(error) = stage {
-            return Err(error.clone());
-        }
-        let dropped = SinkError::indeterminate(format!("an earlier call for {txn_id} was given up half-way"));
-        Ok(mem::replace(stage, Stage::Failed(dropped)))
-    }
-
-    fn put(&mut self, txn: &TxnContext, stage: Result<Stage, SinkError>) -> Result<(), SinkError> {
-        let error = stage.as_ref().err().cloned();
-        self.current = Some((txn.txn_id, stage.unwrap_or_else(Stage::Failed)));
-        error.map_or(Ok(()), Err)
+        Self { settings, disk, ready: None, current: Current::default(), staged_bytes: 0 }
     }
 
     async fn stage(&mut self, mut staging: Box<Staging>, records: Vec<R>) -> Result<Box<Staging>, SinkError> {
@@ -180,7 +150,7 @@ impl Staging {
         Ok(added)
     }
 
-    fn flush(&mut self, disk: &Disk) -> Result<(), IoAt> {
+    fn flush(&mut self, disk: &Disk) -> Result<(), FileError> {
         for file in self.files.values_mut() {
             file.flush(disk, &self.txn.client)?;
         }
@@ -189,7 +159,7 @@ impl Staging {
     }
 
     /// Makes the files last, and their names.
-    fn seal(mut self, disk: &Disk) -> Result<Vec<Part>, IoAt> {
+    fn seal(mut self, disk: &Disk) -> Result<Vec<Part>, FileError> {
         self.flush(disk)?;
         let dir = disk.staging_dir(&self.txn.client);
         let mut parts = Vec::with_capacity(self.files.len());
@@ -204,7 +174,7 @@ impl Staging {
 }
 
 impl StagedFile {
-    fn flush(&mut self, disk: &Disk, client: &ClientName) -> Result<(), IoAt> {
+    fn flush(&mut self, disk: &Disk, client: &ClientName) -> Result<(), FileError> {
         let name = self.name.to_string();
         let path = disk.staging_dir(client).join(&name);
         // Freed, not kept: the buffers of all targets together stay within their bound.
@@ -225,7 +195,7 @@ impl StagedFile {
         Ok(())
     }
 
-    fn seal(self, disk: &Disk, client: &ClientName) -> Result<Part, IoAt> {
+    fn seal(self, disk: &Disk, client: &ClientName) -> Result<Part, FileError> {
         let name = self.name.to_string();
         let path = disk.staging_dir(client).join(&name);
         let synced = disk.step(FileStep::SyncFile { file: &name });

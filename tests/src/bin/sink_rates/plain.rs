@@ -4,7 +4,7 @@ use std::pin::pin;
 
 use bytes::Bytes;
 use futures_util::SinkExt as _;
-use ratified::postgres::tokio_postgres::{self, NoTls};
+use ratified_postgres::tokio_postgres::{self, NoTls};
 use ratified_servers::Postgres;
 use tokio::time::Instant;
 

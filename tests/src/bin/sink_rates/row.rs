@@ -2,19 +2,17 @@
 
 use std::sync::Arc;
 
-use ratified::{
-    Cause,
-    sinks::{
-        object_store::{
-            Parquet,
-            arrow::{
-                array::{ArrayRef, RecordBatch, StringArray, UInt64Array},
-                schema::{DataType, Field, Schema},
-            },
-        },
-        postgres::{CopyRow, PgRecord},
+use ratified::Cause;
+
+use ratified_object_store::{
+    Parquet,
+    arrow::{
+        array::{ArrayRef, RecordBatch, StringArray, UInt64Array},
+        schema::{DataType, Field, Schema},
     },
 };
+
+use ratified_postgres::{CopyRow, PgRecord};
 use serde::Serialize;
 
 /// The text of every row.

@@ -5,15 +5,11 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use ratified::{
-    postgres::Database,
-    sinks::{
-        composite::Composite,
-        file::FileSink,
-        object_store::{Format, JsonLines, ObjectStoreSink},
-        postgres::{PostgresSink, Staging, Table},
-    },
-};
+use ratified::sinks::{composite::Composite, file::FileSink};
+
+use ratified_object_store::{Format, JsonLines, ObjectStoreSink};
+
+use ratified_postgres::{Database, PostgresSink, Staging, Table};
 use ratified_servers::{Postgres, SeaweedFs};
 use ratified_tests::{
     config::Config,

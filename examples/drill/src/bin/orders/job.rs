@@ -4,8 +4,9 @@ use std::{error::Error, path::PathBuf, sync::Arc};
 
 use clap::Args;
 use orders::{Lake, Place, SchemaName, Tables, job};
-use ratified::{JobSinkBuilder, pending::FileStore, postgres::Database, sinks::postgres::PostgresStep};
+use ratified::{JobSinkBuilder, pending::FileStore};
 use ratified_drill::{Control, DrilledSink, KillPoint, NearCoordinator, cli};
+use ratified_postgres::{Database, PostgresStep};
 
 /// The job's name at the coordinator.
 const CLIENT: &str = "orders";

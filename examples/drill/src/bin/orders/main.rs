@@ -15,12 +15,12 @@ use std::{
 
 use clap::Parser;
 use orders::{Lake, Place, SchemaName, Tables};
-use ratified::postgres::Database;
 use ratified_drill::{
     DrillError, KillPoint, Plan, Subject, Victim,
     cli::{self, Child, DrillArgs, log_to_stderr},
     fresh_dir, of_subject,
 };
+use ratified_postgres::Database;
 use ratified_servers::{Postgres, SeaweedFs};
 use tokio::runtime::Handle;
 

@@ -208,7 +208,10 @@ async fn a_prepared_transaction_takes_no_more_records_and_stays_prepared() {
     let mut handle = writer.begin(&txn(1)).await.unwrap();
     writer.write(&txn(1), &mut handle, vec!["o1"]).await.unwrap();
     writer.pre_commit(&txn(1), &mut handle).await.unwrap();
-    assert_eq!(refusal(writer.write(&txn(1), &mut handle, vec!["o2"]).await), "a record after pre_commit");
+    assert_eq!(
+        refusal(writer.write(&txn(1), &mut handle, vec!["o2"]).await),
+        format!("{} is prepared: it takes no records", txn(1).txn_id)
+    );
     let before = handle.clone();
     writer.pre_commit(&txn(1), &mut handle).await.unwrap();
     assert_eq!(handle, before);

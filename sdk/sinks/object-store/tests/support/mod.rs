@@ -1,0 +1,7 @@
+//! What these tests share with those of the SDK's own sinks.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+#[path = "../../../../tests/support/contract.rs"]
+pub(crate) mod contract;
+#[path = "../../../../tests/support/crash.rs"]
+pub(crate) mod crash;

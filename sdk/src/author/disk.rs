@@ -1,0 +1,141 @@
+//! For sinks that write to a disk.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read as _},
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
+
+use thiserror::Error;
+
+use crate::error::{Cause, SinkError};
+
+const READ_BYTES: usize = 64 * 1024;
+
+/// A file operation that failed, and where. As a [`SinkError`] it may have happened, and may be tried again.
+#[derive(Debug, Error)]
+#[error("cannot {action} {}", path.display())]
+pub struct FileError {
+    action: &'static str,
+    path: PathBuf,
+    source: io::Error,
+}
+
+/// Says what could not be done, and where: `file.sync_all().map_err(at("sync", path))`.
+pub fn at(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> FileError {
+    move |source| FileError { action, path: path.to_owned(), source }
+}
+
+impl FileError {
+    /// What the system said.
+    pub fn kind(&self) -> io::ErrorKind {
+        self.source.kind()
+    }
+
+    /// The error of a single change: some failures are known not to have made it.
+    pub fn of_one_change(self) -> SinkError {
+        use io::ErrorKind as Kind;
+        match self.kind() {
+            Kind::PermissionDenied | Kind::ReadOnlyFilesystem | Kind::StorageFull | Kind::QuotaExceeded => {
+                SinkError::determinate(self)
+            }
+            _ => SinkError::indeterminate(self),
+        }
+    }
+}
+
+impl From<FileError> for SinkError {
+    fn from(error: FileError) -> Self {
+        Self::indeterminate(error)
+    }
+}
+
+/// Remembers that a sync of an applied outcome has failed: the kernel reports such a failure once and then calls the file or
+/// directory clean, so asking again would prove nothing. The sink must be opened again.
+#[derive(Debug, Default)]
+pub struct FailedSync(OnceLock<String>);
+
+impl FailedSync {
+    /// Refuses once a sync has failed; to be asked before every outcome.
+    ///
+    /// # Errors
+    /// [`SinkError::Rejected`]: somebody must check the storage.
+    pub fn check(&self) -> Result<(), SinkError> {
+        match self.0.get() {
+            None => Ok(()),
+            Some(why) => Err(SinkError::rejected(format!("check the storage, then open the sink again: {why}"))),
+        }
+    }
+
+    /// Notes that a sync has failed.
+    ///
+    /// # Errors
+    /// Always: as [`check`](Self::check) from now on.
+    pub fn note(&self, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Result<(), SinkError> {
+        let _ = self.0.set(Cause::new(error).to_string());
+        self.check()
+    }
+}
+
+/// How what is in place compares to what the handle says of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found {
+    /// There is nothing.
+    Missing,
+    /// It is what was staged.
+    Same,
+    /// It is another one, and why.
+    Different(String),
+}
+
+/// Whether the file at `path` has this length and checksum; a failure says nothing. Blocks.
+///
+/// # Errors
+/// The file cannot be looked at; the caller may try again.
+pub fn compare_file(path: &Path, bytes: u64, crc32: u32) -> Result<Found, FileError> {
+    match compare_io(path, bytes, crc32) {
+        // Only this means that there is none.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Found::Missing),
+        found => found.map_err(at("read", path)),
+    }
+}
+
+fn compare_io(path: &Path, bytes: u64, crc32: u32) -> io::Result<Found> {
+    let metadata = fs::symlink_metadata(path)?;
+    if !metadata.is_file() {
+        return Ok(Found::Different("it is no regular file".to_owned()));
+    }
+    if metadata.len() != bytes {
+        return Ok(Found::Different(format!("it has {} bytes, not {bytes}", metadata.len())));
+    }
+    let found = checksum(path)?;
+    if found == crc32 {
+        return Ok(Found::Same);
+    }
+    Ok(Found::Different(format!("its checksum is {found:08x}, not {crc32:08x}")))
+}
+
+fn checksum(path: &Path) -> io::Result<u32> {
+    let mut file = File::open(path)?;
+    let mut hasher = crc32fast::Hasher::new();
+    let mut buffer = vec![0; READ_BYTES];
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => return Ok(hasher.finalize()),
+            Ok(read) => hasher.update(buffer.get(..read).unwrap_or_default()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Does blocking work off the async threads. A caller that gives up does not stop it.
+///
+/// # Errors
+/// Those of the work; an indeterminate one if it panicked.
+pub async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, SinkError> + Send + 'static,
+) -> Result<T, SinkError> {
+    tokio::task::spawn_blocking(work).await.map_err(SinkError::indeterminate)?
+}
