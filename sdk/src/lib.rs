@@ -110,4 +110,4 @@ pub use runtime::{
     OpenReport, Point, RuntimeError, SelfCheckpointing, SinkBuilder, SinkName, Snapshot, SnapshotElement,
     UnnamedPolicy, Worker,
 };
-pub use sink::{Committed, SinkCommitter, SinkWriter, Slot, TwoPhaseSink, TxnContext};
+pub use sink::{Committed, MAX_VISIBLE, SinkCommitter, SinkWriter, Slot, TwoPhaseSink, TxnContext};

@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::error::SinkError;
 
+/// How many transactions [`SinkCommitter::list_visible`] tells at most.
+pub const MAX_VISIBLE: usize = 1000;
+
 /// A worker's place among the writers of one sink when it began a transaction. It is carried with the transaction and
 /// never derived again, so that a job may be rescaled while transactions are pending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -183,9 +186,9 @@ pub trait SinkCommitter: Clone + Send + Sync + 'static {
     /// [`SinkError::Retry`] is repeated until the deadline of `open`.
     async fn list_staged(&self, client: &ClientName) -> Result<Vec<TxnId>, SinkError>;
 
-    /// The transactions of this client whose data readers see, or the newest thousand of them; asked at `open`, which
-    /// refuses to go on where the sink shows what the coordinator and the restored state have forgotten. Ids ascend with
-    /// time. Default: `None`, the sink cannot tell.
+    /// The newest [`MAX_VISIBLE`] transactions of this client that readers see, in ascending order; asked at `open`, to refuse a
+    /// job that was put back to a time before them, and one that starts anew over what it wrote before. `None`: this sink
+    /// cannot tell, the default. One of which a part is visible counts; one that wrote nothing need not.
     ///
     /// # Errors
     /// [`SinkError::Retry`] is repeated until the deadline of `open`.

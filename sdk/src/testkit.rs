@@ -41,7 +41,7 @@ pub use self::{
     },
     listing::{
         fence_leaves_prepared_data, list_staged_names_staged_data_only, list_staged_tells_clients_apart,
-        one_id_of_two_clients_is_two_transactions,
+        list_visible_names_what_was_committed, one_id_of_two_clients_is_two_transactions,
     },
     report::{Failure, Report, Verdict},
     stage::{
@@ -146,6 +146,7 @@ behaviours![
     one_id_of_two_clients_is_two_transactions,
     list_staged_names_staged_data_only,
     list_staged_tells_clients_apart,
+    list_visible_names_what_was_committed,
     fence_leaves_prepared_data,
     write_error_surfaces_at_pre_commit,
 ];

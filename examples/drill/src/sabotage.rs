@@ -130,6 +130,10 @@ impl<C: SinkCommitter> SinkCommitter for DrilledCommitter<C> {
         self.inner.list_staged(client).await
     }
 
+    async fn list_visible(&self, client: &ClientName) -> Result<Option<Vec<TxnId>>, SinkError> {
+        self.inner.list_visible(client).await
+    }
+
     async fn fence(&self, client: &ClientName, epoch: Epoch) -> Result<(), SinkError> {
         self.inner.fence(client, epoch).await
     }

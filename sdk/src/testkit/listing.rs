@@ -57,6 +57,36 @@ pub async fn list_staged_tells_clients_apart<H: SinkHarness>(harness: &H) -> Res
     Ok(Verdict::Held)
 }
 
+/// `list_visible`, where a sink can tell, names what was committed, in ascending order and also to another process: nothing that
+/// is staged or was aborted, and nothing of another client.
+///
+/// # Errors
+/// The other list, or the call that failed.
+pub async fn list_visible_names_what_was_committed<H: SinkHarness>(harness: &H) -> Result<Verdict, Failure> {
+    let mut scene = Scene::new(harness, "list_visible_names_what_was_committed").await?;
+    let mut process = scene.process().await?;
+    let nothing = process.committer.list_visible(&scene.client(CLIENT)?).await;
+    if scene.ok("list_visible", nothing)?.is_none() {
+        return Ok(Verdict::Skipped);
+    }
+    let (first, second) = (scene.stage(&mut process, &[1]).await?, scene.stage(&mut process, &[2]).await?);
+    let aborted = scene.stage(&mut process, &[3]).await?;
+    let _prepared = scene.stage(&mut process, &[4]).await?;
+    let txn = scene.txn(CLIENTS[0])?;
+    let of_another = scene.stage_as(&mut process, txn, &[5]).await?;
+    scene.expect_listed_visible(&process, "with all of them prepared", CLIENT, &[]).await?;
+    scene.abort(&process, &aborted).await?;
+    for staged in [&of_another, &first, &second] {
+        scene.commit(&process, staged).await?;
+    }
+    drop(process);
+    let process = scene.process().await?;
+    scene.expect_listed_visible(&process, "after two commits", CLIENT, &[&first.txn, &second.txn]).await?;
+    scene.expect_listed_visible(&process, "after its commit", CLIENTS[0], &[&of_another.txn]).await?;
+    scene.expect_listed_visible(&process, "with nothing committed", CLIENTS[1], &[]).await?;
+    Ok(Verdict::Held)
+}
+
 /// Client and id together name a transaction: the same id under two clients is two transactions.
 ///
 /// # Errors

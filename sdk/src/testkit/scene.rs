@@ -173,6 +173,22 @@ impl<'h, H: SinkHarness> Scene<'h, H> {
         }
         Err(self.failure(format!("{when}, list_staged({client}) names {listed:?}, not {expected:?}")))
     }
+
+    /// Exactly these transactions of the client are told to be visible, in this order.
+    pub(super) async fn expect_listed_visible(
+        &self,
+        process: &Process<H>,
+        when: &str,
+        client: &str,
+        expected: &[&TxnContext],
+    ) -> Result<(), Failure> {
+        let listed = self.ok("list_visible", process.committer.list_visible(&self.client(client)?).await)?;
+        let expected: Vec<_> = expected.iter().map(|txn| txn.txn_id).collect();
+        if listed.as_ref() == Some(&expected) {
+            return Ok(());
+        }
+        Err(self.failure(format!("{when}, list_visible({client}) names {listed:?}, not {expected:?}")))
+    }
 }
 
 /// The transaction as the next owner of its client asks for it.

@@ -4,7 +4,8 @@ use std::{error::Error, fmt, io, sync::Arc};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use object_store::Error as StoreError;
+use futures_util::StreamExt as _;
+use object_store::{Error as StoreError, ObjectStore, path::Path};
 use ratified::{ClientName, SinkError, TxnContext, TxnId, author::Found};
 use tokio::sync::OnceCell;
 
@@ -113,6 +114,9 @@ pub(super) trait Backend: Send + Sync + 'static {
     /// Removes all that is staged under this id, known by the handle or not.
     async fn discard(&self, txn: &TxnContext, handle: Option<&ObjectHandle>) -> Result<(), SinkError>;
 
+    /// Every key under the prefix, committed or not; or `None` if there are more than so many.
+    async fn keys(&self, at_most: usize) -> Result<Option<Vec<Path>>, SinkError>;
+
     /// The transactions of a client that have something staged.
     async fn staged(&self, client: &ClientName) -> Result<Vec<TxnId>, SinkError>;
 }
@@ -154,6 +158,23 @@ impl LazyUpload {
     async fn begun(&self) -> Result<&dyn Upload, SinkError> {
         self.upload.get_or_try_init(|| self.backend.create(&self.place)).await.map(|upload| &**upload)
     }
+}
+
+/// The keys under a folder, unless there are more than so many.
+pub(super) async fn keys_under(
+    store: &impl ObjectStore,
+    folder: &Path,
+    at_most: usize,
+) -> Result<Option<Vec<Path>>, SinkError> {
+    let mut listed = store.list(Some(folder));
+    let mut keys = Vec::new();
+    while let Some(object) = listed.next().await {
+        if keys.len() == at_most {
+            return Ok(None);
+        }
+        keys.push(object.map_err(failed("list", folder))?.location);
+    }
+    Ok(Some(keys))
 }
 
 /// What a store could not do, and where.

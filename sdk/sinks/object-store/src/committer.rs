@@ -6,21 +6,26 @@ use async_trait::async_trait;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use ratified::{
     ClientName, Committed, SinkCommitter, SinkError, TxnContext, TxnId,
-    author::{Found, not_as_staged},
+    author::{Found, Newest, not_as_staged},
 };
 
 use super::{
     backend::{Backend, OBJECT},
     handle::{ObjectFile, ObjectHandle},
+    names::{Layout, ObjectKey},
 };
 
 /// How many objects are looked at at once.
 const LOOKS_IN_FLIGHT: usize = 8;
 
+/// How many objects are listed at most to find out what is visible: a hundred requests.
+pub const MAX_LISTED_OBJECTS: usize = 100_000;
+
 /// Applies outcomes to objects.
 #[derive(Clone)]
 pub struct ObjectCommitter {
     backend: Arc<dyn Backend>,
+    layout: Layout,
 }
 
 impl fmt::Debug for ObjectCommitter {
@@ -62,11 +67,21 @@ impl SinkCommitter for ObjectCommitter {
     async fn list_staged(&self, client: &ClientName) -> Result<Vec<TxnId>, SinkError> {
         self.backend.staged(client).await
     }
+
+    /// Found by listing all that is under the prefix; `None` if that is more than [`MAX_LISTED_OBJECTS`]. A client is known by
+    /// the checksum in the keys of its objects: one that shares it is taken for this one.
+    async fn list_visible(&self, client: &ClientName) -> Result<Option<Vec<TxnId>>, SinkError> {
+        let Some(keys) = self.backend.keys(MAX_LISTED_OBJECTS).await? else { return Ok(None) };
+        let mut newest = Newest::default();
+        let keys = keys.iter().filter_map(|key| ObjectKey::parse(key.as_ref()));
+        newest.extend(keys.filter(|key| key.is_of(&self.layout, client)).map(|key| key.txn_id()));
+        Ok(Some(newest.into_ids()))
+    }
 }
 
 impl ObjectCommitter {
-    pub(super) fn new(backend: Arc<dyn Backend>) -> Self {
-        Self { backend }
+    pub(super) fn new(backend: Arc<dyn Backend>, layout: Layout) -> Self {
+        Self { backend, layout }
     }
 
     /// Which of the objects are visible already.

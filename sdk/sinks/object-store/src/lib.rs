@@ -85,7 +85,7 @@ pub use self::columns::{
 };
 pub use self::{
     backend::ObjectStep,
-    committer::ObjectCommitter,
+    committer::{MAX_LISTED_OBJECTS, ObjectCommitter},
     config::{
         DEFAULT_FILE_AGE, DEFAULT_FILE_BYTES, DEFAULT_MAX_FILES, DEFAULT_MAX_TARGETS, DEFAULT_PART_BYTES,
         DEFAULT_PARTS_IN_FLIGHT, MAX_FILE_BYTES, MAX_FILES, MAX_PART_BYTES, MAX_PARTS_IN_FLIGHT, MAX_TARGETS,
@@ -127,6 +127,6 @@ impl<R: Send + 'static> TwoPhaseSink for ObjectStoreSink<R> {
     }
 
     async fn committer(&self) -> Result<ObjectCommitter, SinkError> {
-        Ok(ObjectCommitter::new(self.backend.clone()))
+        Ok(ObjectCommitter::new(self.backend.clone(), self.settings.layout.clone()))
     }
 }

@@ -21,7 +21,7 @@ use ratified::{
 use tokio::sync::Mutex;
 
 use super::{
-    backend::{Backend, OBJECT, ObjectStep, Place, Steps, Upload, failed, staged_elsewhere},
+    backend::{Backend, OBJECT, ObjectStep, Place, Steps, Upload, failed, keys_under, staged_elsewhere},
     handle::{ObjectFile, ObjectHandle, Staged},
     names::{Layout, ObjectKey},
 };
@@ -175,6 +175,10 @@ impl Backend for Local {
             disk.remove_folder(&folder)
         })
         .await
+    }
+
+    async fn keys(&self, at_most: usize) -> Result<Option<Vec<Path>>, SinkError> {
+        keys_under(&self.disk.store, &self.layout.root(), at_most).await
     }
 
     async fn staged(&self, client: &ClientName) -> Result<Vec<TxnId>, SinkError> {

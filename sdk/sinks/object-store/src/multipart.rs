@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::{
-    backend::{Backend, OBJECT, ObjectStep, Place, Steps, Upload, failed, staged_elsewhere},
+    backend::{Backend, OBJECT, ObjectStep, Place, Steps, Upload, failed, keys_under, staged_elsewhere},
     handle::{ObjectFile, ObjectHandle, Staged},
     names::{FileNumber, Layout, ObjectKey},
 };
@@ -224,6 +224,10 @@ impl<S: ObjectStore + MultipartStore> Backend for Multipart<S> {
             }
         }
         Ok(())
+    }
+
+    async fn keys(&self, at_most: usize) -> Result<Option<Vec<Path>>, SinkError> {
+        keys_under(&*self.store, &self.layout.root(), at_most).await
     }
 
     async fn staged(&self, client: &ClientName) -> Result<Vec<TxnId>, SinkError> {

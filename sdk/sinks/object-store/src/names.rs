@@ -55,6 +55,11 @@ impl Layout {
     }
 
     /// Names are taken as they are: every legal name is a legal segment.
+    /// What all keys are under.
+    pub(super) fn root(&self) -> Path {
+        Path::parse(&self.prefix).unwrap_or_default()
+    }
+
     fn path(&self, rest: &str) -> Path {
         let joined = if self.prefix.is_empty() { rest.to_owned() } else { format!("{}/{rest}", self.prefix) };
         Path::parse(&joined).unwrap_or_else(|_| Path::from(joined))
@@ -114,6 +119,10 @@ impl ObjectKey {
 
     pub(super) fn belongs_to(&self, txn: &TxnContext) -> bool {
         self.txn_id == txn.txn_id && self.client == client_checksum(&txn.client)
+    }
+
+    pub(super) fn is_of(&self, layout: &Layout, client: &ClientName) -> bool {
+        self.layout == *layout && self.client == client_checksum(client)
     }
 
     pub(super) fn path(&self) -> Path {

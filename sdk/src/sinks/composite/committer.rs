@@ -7,6 +7,7 @@ use ratified_protocol::{ClientName, Epoch, TxnId};
 
 use super::{failures::Failures, handle::CompositeHandle, member::MemberCommitter};
 use crate::{
+    author::Newest,
     error::SinkError,
     sink::{Committed, SinkCommitter, TxnContext},
 };
@@ -82,6 +83,21 @@ impl SinkCommitter for CompositeCommitter {
             staged.extend(failures.note(member.name(), member.list_staged(client).await).unwrap_or_default());
         }
         failures.before_decision().map(|()| staged.into_iter().collect())
+    }
+
+    /// What is visible in any member. `None` if nothing is, and a member cannot tell.
+    async fn list_visible(&self, client: &ClientName) -> Result<Option<Vec<TxnId>>, SinkError> {
+        let (mut failures, mut newest, mut all_tell) = (Failures::default(), Newest::default(), true);
+        for member in &*self.members {
+            match failures.note(member.name(), member.list_visible(client).await) {
+                Some(Some(visible)) => newest.extend(visible),
+                Some(None) => all_tell = false,
+                None => {}
+            }
+        }
+        failures.before_decision()?;
+        let visible = newest.into_ids();
+        Ok((all_tell || !visible.is_empty()).then_some(visible))
     }
 
     async fn fence(&self, client: &ClientName, epoch: Epoch) -> Result<(), SinkError> {

@@ -43,6 +43,7 @@ pub(super) trait MemberCommitter: Send + Sync {
     async fn commit(&self, txn: &TxnContext, handle: &MemberHandle) -> Result<Committed, SinkError>;
     async fn abort(&self, txn: &TxnContext, handle: Option<&MemberHandle>) -> Result<(), SinkError>;
     async fn list_staged(&self, client: &ClientName) -> Result<Vec<TxnId>, SinkError>;
+    async fn list_visible(&self, client: &ClientName) -> Result<Option<Vec<TxnId>>, SinkError>;
     async fn fence(&self, client: &ClientName, epoch: Epoch) -> Result<(), SinkError>;
 }
 
@@ -156,6 +157,10 @@ impl<S: TwoPhaseSink> MemberCommitter for TypedCommitter<S> {
 
     async fn list_staged(&self, client: &ClientName) -> Result<Vec<TxnId>, SinkError> {
         self.committer.list_staged(client).await
+    }
+
+    async fn list_visible(&self, client: &ClientName) -> Result<Option<Vec<TxnId>>, SinkError> {
+        self.committer.list_visible(client).await
     }
 
     async fn fence(&self, client: &ClientName, epoch: Epoch) -> Result<(), SinkError> {

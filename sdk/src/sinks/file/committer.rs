@@ -55,6 +55,12 @@ impl SinkCommitter for FileCommitter {
         let ids: BTreeSet<TxnId> = parts.into_iter().map(|part| part.txn_id).collect();
         Ok(ids.into_iter().collect())
     }
+
+    /// A client is known by the checksum in the names of its files: one that shares it is taken for this one.
+    async fn list_visible(&self, client: &ClientName) -> Result<Option<Vec<TxnId>>, SinkError> {
+        let (disk, client) = (self.disk.clone(), client.clone());
+        blocking(move || disk.visible_ids(&client).map(Some).map_err(SinkError::determinate)).await
+    }
 }
 
 impl FileCommitter {

@@ -8,11 +8,11 @@ use std::{
     sync::Arc,
 };
 
-use ratified_protocol::ClientName;
+use ratified_protocol::{ClientName, TxnId};
 
 use super::names::PartName;
 use crate::{
-    author::{FailedSync, FileError, at},
+    author::{FailedSync, FileError, Newest, at},
     error::SinkError,
 };
 
@@ -132,21 +132,34 @@ impl Disk {
     /// The parts staged under a client, in order. What has another name is none of ours.
     pub(super) fn staged_parts(&self, client: &ClientName) -> Result<Vec<PartName>, FileError> {
         let dir = self.staging_dir(client);
-        let names = read_parts(&dir).map_err(at("list", &dir));
-        match names {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-            names => names,
-        }
+        read_parts(&dir).map_err(at("list", &dir))
+    }
+
+    /// The newest transactions of a client that have visible files.
+    pub(super) fn visible_ids(&self, client: &ClientName) -> Result<Vec<TxnId>, FileError> {
+        let mut newest = Newest::default();
+        let of_client = |part: PartName| newest.extend(part.is_of(client).then_some(part.txn_id));
+        each_part(&self.root, of_client).map_err(at("list", &self.root))?;
+        Ok(newest.into_ids())
     }
 }
 
-/// The names in a directory that are parts, in order.
+/// The names in a directory that are parts, in order. One that is not there holds none.
 pub(super) fn read_parts(dir: &Path) -> io::Result<Vec<PartName>> {
     let mut parts = Vec::new();
-    for entry in fs::read_dir(dir)? {
-        let name = entry?.file_name().into_string().ok();
-        parts.extend(name.and_then(|name| PartName::try_from(name).ok()));
-    }
+    each_part(dir, |part| parts.push(part))?;
     parts.sort_unstable();
     Ok(parts)
+}
+
+fn each_part(dir: &Path, mut take: impl FnMut(PartName)) -> io::Result<()> {
+    let entries = match fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let name = entry?.file_name().into_string().ok();
+        name.and_then(|name| PartName::try_from(name).ok()).into_iter().for_each(&mut take);
+    }
+    Ok(())
 }

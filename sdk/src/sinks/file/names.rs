@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use ratified_protocol::TxnId;
+use ratified_protocol::{ClientName, TxnId};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -51,7 +51,11 @@ impl PartName {
     }
 
     pub(super) fn belongs_to(&self, txn: &TxnContext) -> bool {
-        self.txn_id == txn.txn_id && self.client == client_checksum(&txn.client)
+        self.txn_id == txn.txn_id && self.is_of(&txn.client)
+    }
+
+    pub(super) fn is_of(&self, client: &ClientName) -> bool {
+        self.client == client_checksum(client)
     }
 
     fn parse(text: &str) -> Option<Self> {

@@ -28,11 +28,7 @@ pub struct FilePart {
 /// # Errors
 /// The directory cannot be read; the caller must mend what the error names.
 pub fn parts(root: &Path, target: &TargetName) -> io::Result<Vec<FilePart>> {
-    let names = match read_parts(root) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-        names => names?,
-    };
-    let of_target = names.into_iter().filter(|name| name.target == *target);
+    let of_target = read_parts(root)?.into_iter().filter(|name| name.target == *target);
     Ok(of_target
         .map(|name| FilePart { path: root.join(name.to_string()), slot: name.slot, txn_id: name.txn_id })
         .collect())

@@ -45,6 +45,9 @@ pub(crate) enum Fault {
     ListsEverybody,
     ListsByPrefix,
     ListsWithoutCase,
+    ShowsStaged,
+    ShowsEverybody,
+    ShowsNothing,
     FenceRemovesPrepared,
     WriteErrorIsSwallowed,
 }
@@ -73,7 +76,8 @@ fn lock(world: &Shared) -> MutexGuard<'_, World> {
 /// Makes the sink with a fault, or without.
 pub(crate) struct Harness {
     pub(crate) fault: Option<Fault>,
-    pub(crate) breakable: bool,
+    /// Whether it can do what only some can: break its medium, and tell what is visible.
+    pub(crate) is_able: bool,
 }
 
 #[async_trait]
@@ -87,7 +91,7 @@ impl SinkHarness for Harness {
 
     async fn instance(&self, at: &Shared) -> Result<Memory, HarnessError> {
         let staging = if self.fault == Some(Fault::StagedInTheProcess) { Shared::default() } else { at.clone() };
-        Ok(Memory { world: at.clone(), staging, fault: self.fault })
+        Ok(Memory { world: at.clone(), staging, fault: self.fault, tells: self.is_able })
     }
 
     fn record(&self, number: u64) -> u64 {
@@ -108,7 +112,7 @@ impl SinkHarness for Harness {
 
     async fn break_medium(&self, at: &Shared) -> Result<Medium, HarnessError> {
         lock(at).broken = true;
-        Ok(if self.breakable { Medium::Broken } else { Medium::Unbreakable })
+        Ok(if self.is_able { Medium::Broken } else { Medium::Unbreakable })
     }
 
     fn large_records(&self) -> u64 {
@@ -121,6 +125,7 @@ pub(crate) struct Memory {
     world: Shared,
     staging: Shared,
     fault: Option<Fault>,
+    tells: bool,
 }
 
 impl Memory {
@@ -280,6 +285,18 @@ impl SinkCommitter for Memory {
         let committed = world.committed.iter().map(|(key, _)| key).filter(|_| self.has(Fault::ListsCommitted));
         let keys = world.staged.keys().chain(committed);
         Ok(keys.filter(|(other, _)| taken(other)).map(|(_, txn_id)| *txn_id).collect())
+    }
+
+    async fn list_visible(&self, client: &ClientName) -> Result<Option<Vec<TxnId>>, SinkError> {
+        if !self.tells {
+            return Ok(None);
+        }
+        let committed: Vec<_> = lock(&self.world).committed.iter().map(|(key, _)| key.clone()).collect();
+        let staged: Vec<_> = lock(&self.staging).staged.keys().cloned().collect();
+        let shown = committed.into_iter().filter(|_| !self.has(Fault::ShowsNothing));
+        let keys = shown.chain(staged.into_iter().filter(|_| self.has(Fault::ShowsStaged)));
+        let of_client = keys.filter(|(other, _)| self.has(Fault::ShowsEverybody) || other == client.as_str());
+        Ok(Some(of_client.map(|(_, txn_id)| txn_id).collect()))
     }
 
     async fn fence(&self, client: &ClientName, _: Epoch) -> Result<(), SinkError> {

@@ -124,6 +124,15 @@ impl SinkCommitter for PostgresCommitter {
         Ok(ids.into_iter().collect())
     }
 
+    /// Those whose marker is there: the newest [are kept](crate::PostgresSinkBuilder::keep_markers).
+    async fn list_visible(&self, client: &ClientName) -> Result<Option<Vec<TxnId>>, SinkError> {
+        let mut place = self.connected.lock().await;
+        let connected = self.take(&mut place).await?;
+        let ids = markers::list(&connected.session, &self.settings, client).await?;
+        *place = Some(connected);
+        Ok(Some(ids))
+    }
+
     /// # Errors
     /// [`SinkError::Rejected`] if a newer owner has fenced this one.
     async fn fence(&self, client: &ClientName, epoch: Epoch) -> Result<(), SinkError> {

@@ -3,8 +3,6 @@
 
 use ratified::{Cause, ClientName, Committed, SinkError, TxnContext, TxnId};
 use serde::{Deserialize, Serialize};
-use tokio_postgres::Row;
-use uuid::Uuid;
 
 use super::{
     config::{PostgresStep, Settings},
@@ -107,12 +105,7 @@ pub(super) async fn list(session: &Session, settings: &Settings, client: &Client
     let query = format!("SELECT txn_id FROM {} WHERE sink = $1 AND client = $2", settings.own("staged"));
     let (doing, sink) = ("list what is staged", settings.sink.as_str());
     let rows = session.query(doing, &query, &[&sink, &client.as_str()]).await?;
-    let id_of = |row: &Row| -> Result<TxnId, SinkError> {
-        let uuid: Uuid = row.try_get(0).map_err(|error| Failure::new(doing, error))?;
-        TxnId::try_from(uuid)
-            .map_err(|error| SinkError::rejected(format!("{} has {uuid}: {error}", settings.own("staged"))))
-    };
-    rows.iter().map(id_of).collect()
+    rows.iter().map(|row| markers::id_of(row, doing, &settings.own("staged"))).collect()
 }
 
 /// Begins a transaction of the database that ends an outcome. An owner that is suspended in the middle of it holds locks:

@@ -1,9 +1,11 @@
 //! Markers: the rows that prove a commit. See the [crate](crate).
 
-use crate::database::{Failure, Session};
-use ratified::TxnContext;
+use ratified::{ClientName, MAX_VISIBLE, SinkError, TxnContext, TxnId};
+use tokio_postgres::Row;
+use uuid::Uuid;
 
 use super::config::Settings;
+use crate::database::{Failure, Session};
 
 /// Most markers removed at once: a bound on how long that takes.
 const MAX_REMOVED: i64 = 10_000;
@@ -37,6 +39,25 @@ pub(super) async fn is_there(session: &Session, settings: &Settings, txn: &TxnCo
     let query = format!("SELECT 1 FROM {} WHERE sink = $1 AND client = $2 AND txn_id = $3", settings.own("marker"));
     let (sink, client, txn_id) = (settings.sink.as_str(), txn.client.as_str(), txn.txn_id.as_uuid());
     Ok(session.query_opt("look for the marker", &query, &[&sink, &client, &txn_id]).await?.is_some())
+}
+
+/// The newest transactions of a client that are committed, in ascending order.
+pub(super) async fn list(session: &Session, settings: &Settings, client: &ClientName) -> Result<Vec<TxnId>, SinkError> {
+    let query = format!(
+        "SELECT txn_id FROM {} WHERE sink = $1 AND client = $2 ORDER BY txn_id DESC LIMIT $3",
+        settings.own("marker")
+    );
+    let (doing, sink) = ("list the markers", settings.sink.as_str());
+    let most = i64::try_from(MAX_VISIBLE).unwrap_or(i64::MAX);
+    let rows = session.query(doing, &query, &[&sink, &client.as_str(), &most]).await;
+    let rows = rows.map_err(Failure::into_determinate)?;
+    rows.iter().rev().map(|row| id_of(row, doing, &settings.own("marker"))).collect()
+}
+
+/// The id in the first column of a row of one of the sink's own tables.
+pub(super) fn id_of(row: &Row, doing: &str, table: &str) -> Result<TxnId, SinkError> {
+    let uuid: Uuid = row.try_get(0).map_err(|error| Failure::new(doing, error))?;
+    TxnId::try_from(uuid).map_err(|error| SinkError::rejected(format!("{table} has {uuid}: {error}")))
 }
 
 /// Removes markers that nobody can ask for any longer. One that is seen for the first time is stamped: when it was written

@@ -55,7 +55,7 @@ impl Place {
     }
 }
 
-const MEMORY: memory::Harness = memory::Harness { fault: None, breakable: false };
+const MEMORY: memory::Harness = memory::Harness { fault: None, is_able: true };
 
 fn read(root: &Path) -> Result<Vec<u64>, HarnessError> {
     let text = String::from_utf8(read_target(root, &"numbers".parse()?)?)?;
