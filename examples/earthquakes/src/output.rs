@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use ratified::sinks::file::{FileSinkError, read_target};
+use ratified::{author::NameError, sinks::file::read_target};
 use thiserror::Error;
 
 use crate::{
@@ -27,7 +27,7 @@ pub enum OutputError {
     },
     /// Never for the names of this job.
     #[error(transparent)]
-    Name(#[from] FileSinkError),
+    Name(#[from] NameError),
     /// The visible files are not what was committed: somebody removed or added some.
     #[error(
         "{}: {committed} {what} rows were committed, {visible} are there; to start over, remove both --output and --data-dir",
