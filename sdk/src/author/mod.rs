@@ -6,6 +6,7 @@
 //! * [`FailedSync`] refuses everything once a sync has failed: asking the kernel again would prove nothing.
 //! * [`lost`] and [`not_as_staged`] are what a commit tells that finds neither its data nor the proof of it.
 //! * [`TargetName`], [`Extension`] and [`client_checksum`] name files and objects.
+//! * [`json_line`] writes a record as JSON, or refuses what JSON would change.
 //! * [`Newest`] gathers what [`list_visible`](crate::SinkCommitter::list_visible) tells.
 //! * [`FileError`], [`compare_file`] and [`blocking`] are for sinks that write to a disk.
 //!
@@ -42,6 +43,7 @@
 
 mod current;
 mod disk;
+mod json;
 mod names;
 mod newest;
 mod version;
@@ -51,6 +53,7 @@ use std::fmt::Display;
 pub use self::{
     current::{Current, Stage},
     disk::{FailedSync, FileError, Found, at, blocking, compare_file},
+    json::json_line,
     names::{Extension, MAX_EXTENSION_CHARS, MAX_TARGET_CHARS, NameError, TargetName, client_checksum},
     newest::Newest,
     version::Version,

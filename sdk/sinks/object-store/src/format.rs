@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use serde::Serialize;
 
-use ratified::Cause;
+use ratified::{Cause, author::json_line};
 
 /// Longest encoded record of [`JsonLines`], unless set otherwise: 1 MiB.
 pub const DEFAULT_MAX_RECORD_BYTES: usize = 1024 * 1024;
@@ -44,7 +44,7 @@ pub trait Encoder<R>: Send {
     fn finish(self: Box<Self>, out: &mut Vec<u8>) -> Result<(), Cause>;
 }
 
-/// One line of JSON per record, in `.jsonl` objects.
+/// One line of JSON per record, in `.jsonl` objects. A record with a NaN or an infinity, which would become `null`, is rejected.
 #[derive(Debug, Clone)]
 pub struct JsonLines<R> {
     max_record_bytes: usize,
@@ -92,8 +92,7 @@ struct JsonEncoder {
 impl<R: Serialize> Encoder<R> for JsonEncoder {
     fn write(&mut self, record: R, out: &mut Vec<u8>) -> Result<(), Cause> {
         let before = out.len();
-        serde_json::to_writer(&mut *out, &record).map_err(Cause::new)?;
-        out.push(b'\n');
+        json_line(&record, out)?;
         let (added, limit) = (out.len().saturating_sub(before), self.max_record_bytes);
         if added > limit {
             return Err(Cause::new(format!("a record of {added} bytes is longer than {limit}")));
@@ -119,5 +118,12 @@ mod tests {
         assert_eq!(out, b"\"abc\"\n");
         let error = encoder.write("abcd", &mut out).unwrap_err();
         assert_eq!(error.to_string(), "a record of 7 bytes is longer than 6");
+    }
+
+    #[test]
+    fn a_record_that_json_would_change_is_refused() {
+        let mut encoder = JsonLines::new().encoder().unwrap();
+        let error = encoder.write(f64::NAN, &mut Vec::new()).unwrap_err().to_string();
+        assert_eq!(error, "NaN has no word in JSON: write it as a text, or as null of your own");
     }
 }

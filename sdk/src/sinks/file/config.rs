@@ -10,7 +10,7 @@ use super::{
     names::FileSinkError,
 };
 use crate::{
-    author::{Extension, TargetName},
+    author::{Extension, TargetName, json_line},
     error::Cause,
 };
 
@@ -59,14 +59,10 @@ impl<R> fmt::Debug for FileSinkBuilder<R> {
 }
 
 impl<R: Serialize + 'static> FileSink<R> {
-    /// One line of JSON per record, in `.jsonl` files under `root`, all of them of this target unless routed. The
+    /// One line of JSON per record; one with a NaN or an infinity, which would become `null`, is rejected. In `.jsonl` files under `root`, all of them of this target unless routed. The
     /// directory is made, its missing parents too, when the first transaction begins.
     pub fn json_lines(root: impl Into<PathBuf>, target: TargetName) -> FileSinkBuilder<R> {
-        FileSinkBuilder::new(root.into(), target, "jsonl", |record: &R, out: &mut Vec<u8>| {
-            serde_json::to_writer(&mut *out, record).map_err(Cause::new)?;
-            out.push(b'\n');
-            Ok(())
-        })
+        FileSinkBuilder::new(root.into(), target, "jsonl", json_line)
     }
 }
 
