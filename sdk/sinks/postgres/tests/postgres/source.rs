@@ -11,17 +11,17 @@ use ratified::{
     pending::FileStore,
 };
 use ratified_coordinator::{Config, Coordinator};
-use ratified_postgres::{Database, PostgresPosition, PostgresSource, Staging};
+use ratified_postgres::{Database, PostgresSource, Staging};
 use ratified_servers::Postgres;
 
 use crate::site::{Number, Place, number};
 
-fn source(server: &Postgres, query: &str, column: &str) -> PostgresSource<String> {
+pub(crate) fn source(server: &Postgres, query: &str, column: &str) -> PostgresSource<String> {
     let database = Database::new(&server.url()).unwrap();
     PostgresSource::new(database, query, column, |row| row.try_get::<_, String>("note").map_err(Cause::new)).unwrap()
 }
 
-async fn read_all(source: &mut PostgresSource<String>, at_once: usize) -> Result<Vec<String>, String> {
+pub(crate) async fn read_all(source: &mut PostgresSource<String>, at_once: usize) -> Result<Vec<String>, String> {
     let mut all = Vec::new();
     loop {
         match source.read(at_once).await.map_err(|error| error.to_string())? {
@@ -69,7 +69,7 @@ async fn a_position_of_any_type_is_kept_without_loss_and_read_on_from() {
         ));
         let mut first = source(&server, "SELECT note, \"Pos\" FROM t", "Pos");
         first.seek(None).await.unwrap();
-        assert_eq!(first.position(), PostgresPosition { after: None });
+        assert_eq!(first.position().after, None);
         assert_eq!(first.read(1).await.unwrap(), Read::Records(vec!["b".to_owned()]), "{kind}");
         let kept = serde_json::to_string(&first.position()).unwrap();
         let mut second = source(&server, "SELECT note, \"Pos\" FROM t", "Pos");
