@@ -99,7 +99,8 @@ mod transport;
 
 pub use ratified_protocol as protocol;
 pub use ratified_protocol::{
-    CheckpointId, ClientName, Code, EndReason, Epoch, Outcome, ParticipantName, Problem, StoreId, Told, TxnId, TxnState,
+    CheckpointId, ClientName, Code, EndReason, Epoch, Generation, Outcome, ParticipantName, Problem, StoreId, Told,
+    TxnId, TxnState,
 };
 
 pub use client::{ClientOptions, ClientQuery, CoordinatorClient, MetStore, TxnQuery};

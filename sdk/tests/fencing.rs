@@ -4,7 +4,7 @@
 mod support;
 
 use ratified::{
-    CheckpointId, EngineSink, Epoch, RuntimeError, Snapshot, TxnState,
+    CheckpointId, EngineSink, Epoch, Generation, RuntimeError, Snapshot, TxnState,
     pending::FileStore,
     protocol::{Incarnation, OpenRequest, ShortText, TimeoutMs},
 };
@@ -252,6 +252,23 @@ async fn a_keep_alive_that_gets_no_answer_for_a_period_is_asked_for_again_at_onc
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
     assert!(proxy.is_spent());
+}
+
+#[tokio::test]
+async fn an_overtaken_attempt_that_opens_late_is_refused_and_changes_nothing() {
+    let world = World::start().await;
+    let open = |attempt| {
+        let builder = world.builder().first_start(true).generation(Generation::new(attempt));
+        builder.open(name(), Some(CheckpointId::new(0)), [])
+    };
+    let mut new = open(2).await.unwrap();
+    new.write("1".into()).await.unwrap();
+    new.pre_commit(checkpoint(1)).await.unwrap();
+    let late = open(1).await.map(|_| ()).unwrap_err();
+    assert!(matches!(late, RuntimeError::Fenced { .. }), "{late}");
+    new.checkpoint_completed(completed(1)).unwrap();
+    new.flush_commits().await.unwrap();
+    assert_eq!(world.sink.visible(), ["1"]);
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use ratified_protocol::{CheckpointId, ClientName, ShortText, TimeoutMs};
+use ratified_protocol::{CheckpointId, ClientName, Generation, ShortText, TimeoutMs};
 
 use super::{
     engine::EngineSink,
@@ -21,6 +21,7 @@ use crate::{
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) owner: ShortText,
+    pub(crate) generation: Option<Generation>,
     pub(crate) timeout: TimeoutMs,
     pub(crate) open_deadline: Duration,
     pub(crate) close_deadline: Duration,
@@ -35,6 +36,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             owner: default_owner(),
+            generation: None,
             timeout: TimeoutMs::DEFAULT,
             open_deadline: Duration::from_secs(60),
             close_deadline: Duration::from_secs(30),
@@ -144,6 +146,16 @@ impl<S, D> SinkBuilder<S, D> {
     #[must_use]
     pub fn owner(mut self, owner: ShortText) -> Self {
         self.settings.owner = owner;
+        self
+    }
+
+    /// The caller's own fencing number: the attempt of an engine, the generation of a consumer group, the transition of a
+    /// lease. An `open` with a smaller one than the greatest that the client has seen is refused with
+    /// [`RuntimeError::Fenced`] and changes nothing, so that an owner that was given up cannot take over by being late.
+    /// Without one, whoever opens last owns the client.
+    #[must_use]
+    pub fn generation(mut self, generation: Generation) -> Self {
+        self.settings.generation = Some(generation);
         self
     }
 
@@ -264,9 +276,10 @@ impl<S: TwoPhaseSink> SinkBuilder<S, EngineDriven> {
     /// it, in whatever split. A job that knows that no checkpoint of it ever completed gives `Some` of a number below
     /// its first checkpoint's; `None` says that it does not restore anything.
     ///
-    /// Whoever opens last owns the sink. The engine must see to it that no attempt it has given up is still in `open`
-    /// when a newer one completes a checkpoint: an overtaken attempt that opens late aborts what is prepared for a
-    /// checkpoint it has not heard of, and restoring that one then fails with [`RuntimeError::TxnAborted`].
+    /// Whoever opens last owns the sink, unless attempts are numbered ([`generation`](Self::generation)). Without that the
+    /// engine must see to it that no attempt it has given up is still in `open` when a newer one completes a checkpoint:
+    /// an overtaken attempt that opens late aborts what is prepared for a checkpoint it has not heard of, and restoring
+    /// that one then fails with [`RuntimeError::TxnAborted`].
     ///
     /// # Errors
     /// See [`RuntimeError`]. Opening again is always safe.

@@ -128,7 +128,8 @@ impl<S: TwoPhaseSink> Opening<S> {
             self.env.coordinator.expect_store(store)?;
         }
         let owner = Some(self.settings.owner.clone());
-        let request = OpenRequest { incarnation: self.incarnation, owner, create: may_create, generation: None };
+        let generation = self.settings.generation;
+        let request = OpenRequest { incarnation: self.incarnation, owner, create: may_create, generation };
         let coordinator = self.env.limited(self.limit);
         let opened = coordinator.open(&client, &request).await;
         let opened = opened.map_err(|e| RuntimeError::about_client(&client, e))?;
