@@ -15,6 +15,8 @@ use super::{
 
 /// Longest line that is taken as a row, in bytes; what is longer is refused, and only its start is kept.
 const MAX_LINE_BYTES: usize = 16 * 1024;
+/// Most characters of a wrong header that are told.
+const MAX_TOLD_CHARS: usize = 200;
 /// Most lines of one catalogue: the ids of all of them are remembered.
 const MAX_LINES: u64 = 5_000_000;
 
@@ -59,10 +61,12 @@ pub enum CatalogueError {
     #[error(transparent)]
     File(#[from] FileSourceError),
     /// The first line is not [`HEADER`]: this is no catalogue, or one of another layout.
-    #[error("{}: the first line is not {HEADER:?}", path.display())]
+    #[error("{}: the first line is {found:?}, and not {HEADER:?}", path.display())]
     Header {
         /// Which file.
         path: PathBuf,
+        /// How it begins, with what cannot be seen escaped.
+        found: String,
     },
     /// The file is not the one whose first lines were committed.
     #[error("{}: the first {lines} lines are not those that were committed; restore the file, or start over with a fresh --output and --data-dir", path.display())]
@@ -96,8 +100,10 @@ impl Catalogue {
     /// See [`CatalogueError`].
     pub fn open(path: &Path) -> Result<Self, CatalogueError> {
         let mut lines = LineReader::open(path, &FilePosition::default(), MAX_LINE_BYTES)?;
-        if lines.next_line()?.is_none_or(|header| header.bytes != HEADER.as_bytes()) {
-            return Err(CatalogueError::Header { path: path.to_owned() });
+        let found = lines.next_line()?.map_or_else(Vec::new, |header| header.bytes);
+        if found != HEADER.as_bytes() {
+            let found = String::from_utf8_lossy(&found).chars().take(MAX_TOLD_CHARS).collect();
+            return Err(CatalogueError::Header { path: path.to_owned(), found });
         }
         Ok(Self { path: path.to_owned(), lines, order: Order::default(), tally: Tally::default() })
     }

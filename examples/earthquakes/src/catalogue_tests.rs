@@ -90,9 +90,18 @@ fn an_endless_line_spoils_itself_only() {
 
 #[test]
 fn something_else_than_a_catalogue_is_refused_at_its_header() {
-    for text in [&b""[..], b"time,id\n", b"\xff\xfe\n"] {
+    let invisible = format!("{HEADER}\u{a0}\n");
+    for (text, told) in [
+        (&b""[..], "the first line is \"\", and not \"".to_owned()),
+        (b"time,id\n", "the first line is \"time,id\", and not \"".to_owned()),
+        (b"\xff\xfd\n", "the first line is \"\u{fffd}\u{fffd}\", and not \"".to_owned()),
+        (invisible.as_bytes(), format!("the first line is \"{HEADER}\\u{{a0}}\", and not \"{HEADER}\"")),
+    ] {
         let error = Catalogue::open(file(text).path()).unwrap_err();
-        assert!(matches!(error, CatalogueError::Header { .. }), "{error}");
+        assert!(matches!(error, CatalogueError::Header { .. }) && error.to_string().contains(&told), "{error}");
+    }
+    for header in [format!("\u{feff}{HEADER}\n"), format!("{HEADER}\r\n"), format!("{HEADER}\r")] {
+        assert!(Catalogue::open(file(header.as_bytes()).path()).is_ok(), "{header:?}");
     }
     assert!(matches!(Catalogue::open(Path::new("/nowhere")), Err(CatalogueError::File(FileSourceError::Io { .. }))));
 }
