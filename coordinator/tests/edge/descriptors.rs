@@ -26,7 +26,7 @@ async fn silent_connections_beyond_the_limit_of_open_files_leave_the_store_its_o
     let get = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
     assert!(call(&mut calls, get).await.starts_with("HTTP/1.1 200"));
     let mut held = Vec::new();
-    for n in 0..300 {
+    for n in 0..260 {
         held.push(silent(&format!("127.0.0.{}", 1 + n % 4), &process).await);
     }
     // More than the 16 MiB at which the store writes a table.

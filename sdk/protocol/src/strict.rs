@@ -1,7 +1,7 @@
 //! JSON whose objects name each member once. serde's own value takes the last of two: an item that says `abort` and then
 //! `commit` would be a commit.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use serde::{
     Deserialize, Deserializer,
@@ -12,6 +12,37 @@ use serde_json::{Map, Number, Value};
 /// Reads values, and refuses an object that names a member twice.
 pub(crate) fn values<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Value>, D::Error> {
     Ok(Vec::<Strict>::deserialize(deserializer)?.into_iter().map(|Strict(value)| value).collect())
+}
+
+/// Texts by name.
+#[derive(Debug)]
+pub(crate) struct Texts(pub(crate) BTreeMap<String, String>);
+
+impl<'de> Deserialize<'de> for Texts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(TextsVisitor)
+    }
+}
+
+struct TextsVisitor;
+
+impl<'de> Visitor<'de> for TextsVisitor {
+    type Value = Texts;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of texts")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Texts, A::Error> {
+        let mut texts = BTreeMap::new();
+        while let Some((name, text)) = members.next_entry::<String, String>()? {
+            if texts.contains_key(&name) {
+                return Err(A::Error::custom(format!("duplicate field `{name}`")));
+            }
+            texts.insert(name, text);
+        }
+        Ok(Texts(texts))
+    }
 }
 
 struct Strict(Value);
@@ -78,7 +109,18 @@ impl<'de> Visitor<'de> for StrictVisitor {
 
 #[cfg(test)]
 mod tests {
-    use crate::{BatchRequest, Code, decode_body};
+    use crate::{BatchRequest, BeginRequest, Code, decode_body};
+
+    #[test]
+    fn a_label_named_twice_is_refused() {
+        let refused = decode_body::<BeginRequest>(br#"{"labels":{"a":"1","b":"2","a":"1"}}"#).unwrap_err();
+        assert_eq!(refused.code, Code::InvalidArgument);
+        assert!(
+            refused.detail.starts_with("labels") && refused.detail.contains("duplicate field `a`"),
+            "{}",
+            refused.detail
+        );
+    }
 
     #[test]
     fn a_member_named_twice_is_refused_wherever_it_is() {

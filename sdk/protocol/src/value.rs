@@ -11,7 +11,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use thiserror::Error;
 
-use crate::ids::ParticipantName;
+use crate::{ids::ParticipantName, strict::Texts};
 
 /// Longest `timeoutMs` and `preparedTimeoutMs`: one week.
 pub const MAX_TIMEOUT_MS: u64 = 604_800_000;
@@ -89,13 +89,20 @@ impl From<TimeoutMs> for u64 {
 
 /// Free labels of a transaction: at most 16, keys and values of at most 256 bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "BTreeMap<String, String>", into = "BTreeMap<String, String>")]
+#[serde(try_from = "Texts", into = "BTreeMap<String, String>")]
 pub struct Labels(BTreeMap<String, String>);
 
 impl Labels {
     /// The labels by key.
     pub fn as_map(&self) -> &BTreeMap<String, String> {
         &self.0
+    }
+}
+
+impl TryFrom<Texts> for Labels {
+    type Error = ValueError;
+    fn try_from(texts: Texts) -> Result<Self, ValueError> {
+        texts.0.try_into()
     }
 }
 
