@@ -59,8 +59,10 @@ impl Oracle {
                 });
                 ensure(surplus.is_none(), || format!("at most N outcomes are kept: {name} {surplus:?}"))?;
                 let never = if outcome == Outcome::Committed { limits.min_committed_per_client } else { 0 };
-                let expired = kept.iter().skip(never).find(|(_, o)| {
-                    let since = o.ended.plus_millis(limits.persist_time_ms).max(loaded_at);
+                // It may expire from the end of that newer one on which leaves it out of the newest.
+                let expired = kept.iter().enumerate().skip(never).find(|(i, (_, o))| {
+                    let left_out = kept.get(i - never).map_or(o.ended, |(_, newer)| newer.ended);
+                    let since = left_out.max(o.ended.plus_millis(limits.persist_time_ms)).max(loaded_at);
                     now.millis_since(since) > periods.expiry_ms + slack
                 });
                 ensure(expired.is_none(), || format!("outcomes expire: {name} {expired:?}"))?;
