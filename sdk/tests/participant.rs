@@ -3,7 +3,7 @@
 
 mod support;
 
-use std::time::Duration;
+use std::{future::Future as _, task::Poll, time::Duration};
 
 use ratified::{
     ClientName, Code, Epoch, LostPolicy, Outcome, SinkError, TxnId, TxnState,
@@ -181,6 +181,34 @@ async fn a_transaction_is_joined_once_and_flushed_once() {
     decide(&world, "a", id, Outcome::Committed).await;
     participant.until_idle().await.unwrap();
     assert_eq!(world.sink.visible(), ["of a"]);
+}
+
+/// Whoever joins may be given up at each of its awaits; what it began is ended by the decision all the same.
+#[tokio::test]
+async fn a_join_that_is_dropped_half_way_is_ended_by_the_decision() {
+    let world = World::start().await;
+    let participant = builder(&world).open().await.unwrap();
+    for polls in 0.. {
+        let name = format!("a{polls}");
+        let id = begin(&world, &name).await;
+        let client = client(&name);
+        let mut join = Box::pin(participant.join(&client, id, Epoch::FIRST));
+        let mut left = polls;
+        let is_joined = std::future::poll_fn(|context| {
+            if left == 0 {
+                return Poll::Ready(false);
+            }
+            left -= 1;
+            join.as_mut().poll(context).map(|joined| joined.is_ok())
+        });
+        let is_joined = is_joined.await;
+        drop(join);
+        decide(&world, &name, id, Outcome::Aborted).await;
+        tokio::time::timeout(Duration::from_secs(60), participant.until_idle()).await.unwrap().unwrap();
+        if is_joined {
+            return;
+        }
+    }
 }
 
 #[tokio::test]

@@ -1,6 +1,12 @@
 //! One transaction that a participant takes part in.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use ratified_protocol::TxnId;
 use tokio::sync::Mutex;
@@ -13,6 +19,8 @@ pub(super) struct Live<S: TwoPhaseSink> {
     pub(super) txn: TxnContext,
     /// Held while something is staged or applied: an abort must not meet a write.
     pub(super) state: Mutex<State<S>>,
+    /// Whether the call that joins was given up half-way: nobody has the branch, and it ends as the coordinator says.
+    is_abandoned: AtomicBool,
 }
 
 pub(super) struct State<S: TwoPhaseSink> {
@@ -37,14 +45,26 @@ pub(super) enum Stage {
 
 impl<S: TwoPhaseSink> Live<S> {
     pub(super) fn joining(txn: TxnContext) -> Self {
-        Self { txn, state: Mutex::new(State { writer: None, handle: None, stage: Stage::Joining }) }
+        Self::new(txn, State { writer: None, handle: None, stage: Stage::Joining })
+    }
+
+    fn new(txn: TxnContext, state: State<S>) -> Self {
+        Self { txn, state: Mutex::new(state), is_abandoned: AtomicBool::new(false) }
+    }
+
+    pub(super) fn abandon(&self) {
+        self.is_abandoned.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.is_abandoned.load(Ordering::Acquire)
     }
 
     /// What an earlier process left behind.
     pub(super) fn restored(txn_id: TxnId, entry: Entry<S::Handle>) -> Self {
         let stage = if entry.handle.is_some() { Stage::Flushed } else { Stage::Open };
         let txn = TxnContext::new(entry.client, txn_id, entry.epoch);
-        Self { txn, state: Mutex::new(State { writer: None, handle: entry.handle, stage }) }
+        Self::new(txn, State { writer: None, handle: entry.handle, stage })
     }
 
     /// The entry for the pending store.

@@ -124,6 +124,9 @@ impl<S: TwoPhaseSink> Participant<S> {
     /// Takes part in an open transaction. When it returns, the transaction ends only when this participant has applied
     /// its outcome.
     ///
+    /// A call that is dropped half-way has perhaps joined: the transaction then cannot be joined again here, and what it
+    /// becomes is applied as soon as it is decided. The caller must tell the owner, which gives the transaction up.
+    ///
     /// # Errors
     /// See [`ParticipantError`]. A refusal to join is no reason to stop: the caller must tell the owner, which gives the
     /// transaction up.
@@ -133,7 +136,9 @@ impl<S: TwoPhaseSink> Participant<S> {
         let txn = TxnContext::new(client.clone(), txn_id, epoch);
         let live = Arc::new(Live::joining(txn));
         shared.admit(&live)?;
+        let mut unfinished = Unfinished(Some(live.clone()));
         let joined = shared.join(&live).await;
+        unfinished.0 = None;
         if joined.is_err() {
             shared.drop_live(txn_id);
         }
@@ -163,6 +168,17 @@ impl<S: TwoPhaseSink> Participant<S> {
             }
             // The sender lives as long as `self`.
             let _ = progress.changed().await;
+        }
+    }
+}
+
+/// A call that joins, and may be dropped before it is done.
+struct Unfinished<S: TwoPhaseSink>(Option<Arc<Live<S>>>);
+
+impl<S: TwoPhaseSink> Drop for Unfinished<S> {
+    fn drop(&mut self) {
+        if let Some(live) = &self.0 {
+            live.abandon();
         }
     }
 }

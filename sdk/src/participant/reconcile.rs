@@ -51,9 +51,12 @@ impl<S: TwoPhaseSink> Shared<S> {
             let state = live.state.lock().await;
             (state.stage.clone(), state.writer.is_none())
         };
-        if matches!(stage, Stage::Joining) {
-            return Ok(());
-        }
+        let stage = match stage {
+            // Nobody writes there any longer: it is as if an earlier process had joined.
+            Stage::Joining if live.is_abandoned() => Stage::Open,
+            Stage::Joining => return Ok(()),
+            stage => stage,
+        };
         let txn = &live.txn;
         match self.coordinator.get(&txn.client, txn.txn_id, None).await {
             Ok(told) => self.follow(live, &stage, is_restored, &told, report).await,

@@ -219,16 +219,16 @@ mod tests {
     fn the_format_is_these_bytes() {
         let file = encode_file(&client(), [Change::Store(store()), Change::Begin(id(1))].into_iter());
         assert_eq!(hex(&file[..27]), GOLDEN_HEAD);
-        let store_end = file.len() - GOLDEN_BEGIN.len() / 2;
+        let store_end = 27 + 92;
+        assert_eq!(hex(&file[27..48]), "50000000afffffffeb99e3731b0000000000000005");
         assert_eq!(file[48..store_end], *store().to_string().as_bytes());
-        assert_eq!(hex(&file[39..48]), "1b0000000000000005");
         assert_eq!(hex(&file[store_end..]), GOLDEN_BEGIN);
         assert_eq!(hex(&encode_record(7, &Change::Handle(id(1), b"here".to_vec()))), GOLDEN_HANDLE);
         assert_eq!(hex(&encode_record(7, &Change::Remove(id(1)))), GOLDEN_REMOVE);
     }
 
-    const GOLDEN_HEAD: &str = "5241544946504e4402a700000000000000056a6f622e30";
-    const GOLDEN_BEGIN: &str = "";
+    const GOLDEN_HEAD: &str = "5241544946504e44029c00000000000000056a6f622e303819b265";
+    const GOLDEN_BEGIN: &str = "19000000e6ffffffec1022a27700000000000000020102030405067008900a0b0c0d0e0f01";
     /// A whole file of version 1: a store and an id.
     const OLD: &str = concat!(
         "5241544946504e44016d00000000000000056a6f622e3090cedc80",

@@ -5,7 +5,7 @@ use std::{
     fs::{self, File, OpenOptions, TryLockError},
     io::{self, Read as _, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak},
 };
 
 use async_trait::async_trait;
@@ -50,11 +50,23 @@ impl PendingStore for FileStore {
 /// processes, owners within one are told apart by the coordinator's epoch.
 static OPEN: Mutex<BTreeMap<PathBuf, Weak<FileLog>>> = Mutex::new(BTreeMap::new());
 
+/// Told whenever a log was closed: between its last use and the end of its lock it can be neither shared nor opened.
+static CLOSED: Condvar = Condvar::new();
+
 struct FileLog {
     path: PathBuf,
     state: Arc<Mutex<State>>,
-    /// Held, never read: the lock ends when the file is closed.
-    _lock: File,
+    /// The lock ends when this file is closed.
+    lock_file: Option<File>,
+}
+
+impl Drop for FileLog {
+    fn drop(&mut self) {
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        self.lock_file = None;
+        open.remove(&self.path);
+        CLOSED.notify_all();
+    }
 }
 
 struct State {
@@ -74,18 +86,22 @@ impl FileLog {
         let dir = dir.canonicalize().map_err(at(dir))?;
         let path = dir.join(format!("{client}.pending"));
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-        open.retain(|_, log| log.strong_count() > 0);
-        if let Some(log) = open.get(&path).and_then(Weak::upgrade) {
-            let mut state = log.lock();
-            if state.failed.is_some() {
-                *state = State::load(client, &path)?;
+        while let Some(known) = open.get(&path) {
+            if let Some(log) = known.upgrade() {
+                // Dropping a log takes the registry: it must not be held while the last use of one may end.
+                drop(open);
+                let mut state = log.lock();
+                if state.failed.is_some() {
+                    *state = State::load(client, &path)?;
+                }
+                drop(state);
+                return Ok(log);
             }
-            drop(state);
-            return Ok(log);
+            open = CLOSED.wait(open).unwrap_or_else(PoisonError::into_inner);
         }
         let lock = lock(&dir.join(format!("{client}.lock")))?;
         let state = Arc::new(Mutex::new(State::load(client, &path)?));
-        let log = Arc::new(Self { path: path.clone(), state, _lock: lock });
+        let log = Arc::new(Self { path: path.clone(), state, lock_file: Some(lock) });
         open.insert(path, Arc::downgrade(&log));
         Ok(log)
     }
@@ -178,7 +194,14 @@ impl State {
         let must_be_durable = matches!(change, Change::Begin(_));
         self.contents.apply(change);
         if self.length >= self.baseline * 2 {
-            return self.rewrite();
+            match Replacement::prepare(&self.path) {
+                Ok(replacement) => return self.rewrite(replacement),
+                // Nothing was written: the file is as good as it was, and only longer than it would have to be.
+                Err(error) => {
+                    tracing::warn!(path = %self.path.display(), %error, "the file cannot be rewritten now; it grows");
+                    self.baseline = self.length;
+                }
+            }
         }
         if must_be_durable {
             self.file.sync_data()?;
@@ -187,10 +210,9 @@ impl State {
         Ok(())
     }
 
-    fn rewrite(&mut self) -> io::Result<()> {
+    fn rewrite(&mut self, replacement: Replacement) -> io::Result<()> {
         let bytes = encode_file(&self.client, self.contents.as_changes());
-        replace(&self.path, &bytes)?;
-        self.file = OpenOptions::new().write(true).open(&self.path)?;
+        self.file = replacement.put(&self.path, &bytes)?;
         self.length = bytes.len() as u64;
         self.durable = self.length;
         self.baseline = self.length.max(LEAST_BASELINE_BYTES);
@@ -200,13 +222,32 @@ impl State {
 
 /// Puts a whole file in place: afterwards it is there durably, or the old one still is.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let temporary = path.with_extension("pending.new");
-    let mut file = File::create(&temporary)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&temporary, path)?;
-    let dir = path.parent().unwrap_or(Path::new("."));
-    File::open(dir)?.sync_all()
+    Replacement::prepare(path)?.put(path, bytes).map(drop)
+}
+
+/// All that is opened to put a file in place. It is opened first: whoever has no descriptor left is told before anything
+/// is written.
+struct Replacement {
+    temporary: PathBuf,
+    file: File,
+    dir: File,
+}
+
+impl Replacement {
+    fn prepare(path: &Path) -> io::Result<Self> {
+        let temporary = path.with_extension("pending.new");
+        let dir = File::open(path.parent().unwrap_or(Path::new(".")))?;
+        Ok(Self { file: File::create(&temporary)?, temporary, dir })
+    }
+
+    /// The file, which is at `path` now.
+    fn put(mut self, path: &Path, bytes: &[u8]) -> io::Result<File> {
+        self.file.write_all(bytes)?;
+        self.file.sync_all()?;
+        fs::rename(&self.temporary, path)?;
+        self.dir.sync_all()?;
+        Ok(self.file)
+    }
 }
 
 fn lock(path: &Path) -> Result<File, PendingError> {
@@ -338,6 +379,40 @@ mod tests {
         let (first, second) = (open(dir.path()).await.unwrap(), open(dir.path()).await.unwrap());
         first.begin(IdSource::above([]).draw().unwrap()).await.unwrap();
         assert_eq!(second.contents().entries.len(), 1);
+    }
+
+    #[test]
+    fn a_log_that_is_being_closed_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        for _ in 0..300 {
+            let log = FileLog::open_shared(dir.path(), &client()).unwrap();
+            let closing = std::thread::spawn(move || drop(log));
+            let again = FileLog::open_shared(dir.path(), &client());
+            assert!(again.is_ok(), "{:?}", again.err());
+            closing.join().unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_that_cannot_be_rewritten_grows_and_goes_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut ids = IdSource::above([]);
+        let log = open(dir.path()).await.unwrap();
+        // What cannot be opened: a directory where the temporary file has to be.
+        let in_the_way = dir.path().join("job.0.pending.new");
+        fs::create_dir(&in_the_way).unwrap();
+        let mut begun = Vec::new();
+        for _ in 0..100 {
+            let id = ids.draw().unwrap();
+            log.begin(id).await.unwrap();
+            log.attach(id, vec![7; 200]).await.unwrap();
+            begun.push(id);
+        }
+        fs::remove_dir(&in_the_way).unwrap();
+        log.begin(ids.draw().unwrap()).await.unwrap();
+        drop(log);
+        let entries = open(dir.path()).await.unwrap().contents().entries;
+        assert!(begun.iter().all(|id| entries[id] == Some(vec![7; 200])));
     }
 
     #[tokio::test]
