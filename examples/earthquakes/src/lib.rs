@@ -36,8 +36,3 @@ fn csv_row<'a>(fields: impl IntoIterator<Item = &'a str>) -> String {
     row.push('\n');
     row
 }
-
-/// Keeps the code in the README compiling and running.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
