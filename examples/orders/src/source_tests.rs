@@ -139,5 +139,5 @@ async fn a_file_of_other_columns_is_refused_as_a_whole() {
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), HEADER.replace("basket_id", "cart_id")).unwrap();
     let error = read_all(&mut source(&file), None, 1).await.unwrap_err();
-    assert!(error.ends_with("the header has no column \"basket_id\""), "{error}");
+    assert!(error.contains("the header has no column \"basket_id\""), "{error}");
 }
