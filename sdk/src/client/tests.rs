@@ -154,7 +154,6 @@ async fn what_something_in_front_refuses_is_told_as_that_and_not_asked_for_ever(
     for status in [302, 400, 401, 403, 404, 405, 409, 410, 413, 421] {
         let server = Server::start(vec![http(status, "", html); 60]).await;
         let mut client = server.client();
-        client.options.call_deadline = Duration::from_millis(20);
         let (name, id) = names();
         let refused = client.get(&name, id, None).await.unwrap_err();
         assert_eq!(refused.code(), None);
@@ -163,6 +162,7 @@ async fn what_something_in_front_refuses_is_told_as_that_and_not_asked_for_ever(
         );
         assert!(refused.to_string().starts_with(&text), "{refused}");
         assert_eq!(server.asked().len(), 1);
+        client.options.call_deadline = Duration::from_millis(20);
         let refused = commit(&client).await.unwrap_err();
         assert!(matches!(refused, ClientError::NotTheCoordinator { call: "commit", .. }), "{refused}");
         assert!(server.asked().len() > 2);
@@ -174,10 +174,10 @@ async fn who_has_no_right_is_told_at_once_and_a_commit_waits_for_it_within_its_b
     for code in [Code::Unauthenticated, Code::Forbidden, Code::CrossOrigin] {
         let server = Server::start(vec![http(code.status(), "", &problem(code)); 60]).await;
         let mut client = server.client();
-        client.options.call_deadline = Duration::from_millis(20);
         let (name, id) = names();
         assert!(client.get(&name, id, None).await.is_err());
         assert_eq!(server.asked().len(), 1);
+        client.options.call_deadline = Duration::from_millis(20);
         assert!(commit(&client).await.is_err());
         assert!(server.asked().len() > 2);
     }
