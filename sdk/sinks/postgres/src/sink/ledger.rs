@@ -139,9 +139,10 @@ async fn take_note(
 async fn move_rows(session: &Session, settings: &Settings, id: i64, part: &Part) -> Result<(), SinkError> {
     let Part { stage, target, columns, rows } = part;
     let stage = settings.own(stage);
+    // As COPY does, which fills an identity column with what it is given.
     let statement = format!(
         "WITH moved AS (DELETE FROM {stage} WHERE ratified_id = $1 RETURNING *), \
-         put AS (INSERT INTO {target} ({columns}) SELECT {columns} FROM moved ORDER BY ratified_seq) \
+         put AS (INSERT INTO {target} ({columns}) OVERRIDING SYSTEM VALUE SELECT {columns} FROM moved ORDER BY ratified_seq) \
          SELECT count(*) FROM moved"
     );
     let doing = format!("move staged rows to {target}");

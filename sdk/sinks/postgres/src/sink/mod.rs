@@ -6,6 +6,7 @@ mod config;
 mod connect;
 mod control;
 mod fence;
+mod fitness;
 mod handle;
 mod ledger;
 mod markers;

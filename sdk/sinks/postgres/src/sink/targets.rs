@@ -2,7 +2,7 @@
 
 use tokio_postgres::Row;
 
-use super::{config::Settings, control::DDL_LOCK, handle::Staging, names::hash, table::Table};
+use super::{config::Settings, control::DDL_LOCK, fitness, handle::Staging, names::hash, table::Table};
 use crate::database::{Failure, Session, identifier, literal, qualified};
 use ratified::SinkError;
 use tokio_postgres::error::SqlState;
@@ -40,6 +40,7 @@ pub(super) async fn find_all(session: &mut Session, settings: &Settings) -> Resu
     let mut targets = Vec::with_capacity(settings.tables.len());
     for table in &settings.tables {
         let found = find(session, table).await?;
+        fitness::check(session, table, settings.staging).await?;
         let stage = match settings.staging {
             Staging::Prepared => None,
             Staging::Ledger => Some(ensure_stage(session, settings, &found).await.map_err(Failure::into_determinate)?),
