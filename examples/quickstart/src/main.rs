@@ -40,11 +40,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let answer = client.commit(&orders, id, &commit, None).await?;
     tell("commit, repeated after the restart", &answer);
     let preserved = client.preserved(&orders, id).await?;
-    println!("  the preserver: {} is {:?}", preserved.txn_id, preserved.outcome);
+    println!("  the preserver: {} is {}", preserved.txn_id, preserved.outcome);
     coordinator.shutdown().await?;
     if answer.replayed { Ok(()) } else { Err("the commit was carried out twice".into()) }
 }
 
 fn tell(call: &str, txn: &Txn) {
-    println!("  {call}: {:?}, replayed: {}, told by the preserver: {}", txn.state, txn.replayed, txn.preserved);
+    println!("  {call}: {}, replayed: {}, told by the preserver: {}", txn.state, txn.replayed, txn.preserved);
 }

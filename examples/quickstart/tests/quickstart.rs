@@ -10,11 +10,11 @@ fn the_quickstart_is_told_the_same_outcome_after_a_restart() {
     let told = text(&output);
     assert_eq!(output.status.code(), Some(0), "{told}");
     for line in [
-        "  commit: Committed, replayed: false",
-        "  commit, repeated as after a lost answer: Committed, replayed: true",
+        "  commit: COMMITTED, replayed: false",
+        "  commit, repeated as after a lost answer: COMMITTED, replayed: true",
         "The coordinator was restarted.",
-        "  commit, repeated after the restart: Committed, replayed: true, told by the preserver: true",
-        "is Committed",
+        "  commit, repeated after the restart: COMMITTED, replayed: true, told by the preserver: true",
+        "is COMMITTED",
     ] {
         assert!(told.contains(line), "{line:?} is not in\n{told}");
     }
