@@ -37,6 +37,8 @@ async fn copied() -> (Arc<Control>, String) {
     (control, first)
 }
 
+const MALFORMED: &str = "Ratified-Known: must be <clusterId>.<loads>.<nonce>, or <clusterId>.<p>:<loads>.<nonce>";
+
 #[tokio::test]
 async fn a_copy_that_is_put_back_is_noticed_although_its_number_is_the_one_that_was_known() {
     let (control, first) = copied().await;
@@ -77,9 +79,9 @@ async fn what_is_known_must_be_said_once_and_well() {
     let (control, first) = copied().await;
     let handle = start(&control, config()).await;
     for (values, detail) in [
-        (vec!["x"], "Ratified-Known: must be <clusterId>.<loads>.<nonce>"),
-        (vec![""], "Ratified-Known: must be <clusterId>.<loads>.<nonce>"),
-        (vec![first.rsplit_once('.').unwrap().0], "Ratified-Known: must be <clusterId>.<loads>.<nonce>"),
+        (vec!["x"], MALFORMED),
+        (vec![""], MALFORMED),
+        (vec![first.rsplit_once('.').unwrap().0], MALFORMED),
         (vec![first.as_str(), first.as_str()], "Ratified-Known: comes more than once"),
     ] {
         let refused = begin(&handle, &values).await;

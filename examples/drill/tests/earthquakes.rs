@@ -1,7 +1,7 @@
 //! The drill of `earthquakes`: exact, and failing with sinks that are broken on purpose.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test code")]
 
-use std::fs;
+use std::{fs, path::Path, process::Output};
 
 use ratified_servers::{
     program::{note_kills, numbers, run, text},
@@ -42,8 +42,17 @@ fn a_drill_of_twelve_kills_loses_and_doubles_nothing() {
 
 #[test]
 fn a_drill_finds_a_sink_that_shows_its_data_too_early() {
-    let told = failed_drill("eager");
-    assert!(numbers(&told, "doubled")[0] > 0, "{told}");
+    let dir = tempfile::tempdir().unwrap();
+    let output = drill_with(dir.path(), "eager");
+    let told = text(&output);
+    // The job's next start may meet it before the drill counts: then nothing is written twice, and the drill cannot go on.
+    match output.status.code() {
+        Some(1) => assert!(numbers(&told, "doubled")[0] > 0, "{told}"),
+        code => {
+            assert_eq!(code, Some(3), "{told}");
+            assert!(told.contains("the sink is ahead of what is known of earthquakes"), "{told}");
+        }
+    }
 }
 
 #[test]
@@ -75,10 +84,13 @@ fn a_drill_that_cannot_make_its_kills_says_so() {
     }
 }
 
+fn drill_with(dir: &Path, sabotage: &str) -> Output {
+    run(DRILL, dir, &["--dir", "drill", "--kills", "12", "--seed", "7", "--sabotage", sabotage])
+}
+
 fn failed_drill(sabotage: &str) -> String {
     let dir = tempfile::tempdir().unwrap();
-    let args = ["--dir", "drill", "--kills", "12", "--seed", "7", "--sabotage", sabotage];
-    let output = run(DRILL, dir.path(), &args);
+    let output = drill_with(dir.path(), sabotage);
     let told = text(&output);
     assert_eq!(output.status.code(), Some(1), "{told}");
     assert!(told.contains("NOT exactly once; seed 7"), "{told}");

@@ -32,9 +32,9 @@ fn the_valid_inputs_are_taken() {
     let (key, value) = rest.split_at(usize::from(*length));
     assert!(ratified_coordinator::store::codec::decode(key, value).is_ok());
     let mut newer = value.to_vec();
-    newer[0] = 2;
+    newer[0] = 3;
     let refused = ratified_coordinator::store::codec::decode(key, &newer).expect_err("a version of the future");
-    assert!(refused.to_string().contains("unknown version 2"), "{refused}");
+    assert!(refused.to_string().contains("unknown version 3"), "{refused}");
     for file in ratified_fuzz_targets::pending_seeds() {
         let client = "job.0".parse().expect("a name");
         assert!(ratified::pending::inspect::read(&file, &client).is_ok());
