@@ -1,7 +1,9 @@
 //! Drawing transaction ids: UUIDv7, each above every id the coordinator has seen of the client.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use ratified_protocol::{IdError, TxnId};
-use uuid::Uuid;
+use uuid::{Builder, Uuid};
 
 /// The bits of a UUIDv7 that are free, in order: 48 of time, 12, and 62.
 const FREE_BITS: u32 = 122;
@@ -23,7 +25,7 @@ impl IdSource {
 
     /// The next id. Fails only when the floor is the greatest id there is.
     pub(crate) fn draw(&mut self) -> Result<TxnId, IdError> {
-        self.draw_from(Uuid::now_v7(), random_u32())
+        self.draw_from(fresh(), random_u32())
     }
 
     fn draw_from(&mut self, fresh: Uuid, step: u32) -> Result<TxnId, IdError> {
@@ -36,6 +38,15 @@ impl IdSource {
         self.floor = Some(drawn);
         Ok(drawn)
     }
+}
+
+/// An id of this moment. `Uuid::now_v7` draws more or less often as its clock goes on, which no simulation could repeat;
+/// that each is above the one before is the floor's to see to.
+fn fresh() -> Uuid {
+    let millis = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
+    let [a, b, c, d, e, f, _, g, _, h, i, j, ..] = Uuid::new_v4().into_bytes();
+    let millis = u64::try_from(millis).unwrap_or(u64::MAX);
+    Builder::from_unix_timestamp_millis(millis, &[a, b, c, d, e, f, g, h, i, j]).into_uuid()
 }
 
 /// Drawn from the system, as the ids are: a simulation can set the seed of both.

@@ -15,8 +15,8 @@ pub enum Mistake {
     AcksBeforeApplied,
     /// The sink does not recognise that it has committed before.
     CommitsTwice,
-    /// The engine starts an attempt while an older one is still opening.
-    OpensOvertaken,
+    /// The engine does not say which attempt it is that opens.
+    OpensUnnumbered,
 }
 
 impl Mistake {
@@ -27,6 +27,6 @@ impl Mistake {
         Self::LoadNotRewritten,
         Self::AcksBeforeApplied,
         Self::CommitsTwice,
-        Self::OpensOvertaken,
+        Self::OpensUnnumbered,
     ];
 }
