@@ -27,7 +27,7 @@ async fn an_unknown_client_is_made_only_when_it_is_asked_for() {
     assert_eq!(
         first.json,
         json!({"epoch": 1, "previousEpoch": null, "previousOwner": null, "unfinished": [], "lastCommitted": null,
-            "newestTxnId": null, "evictedThrough": null})
+            "newestTxnId": null, "evictedThrough": null, "acceptedFrom": []})
     );
 }
 

@@ -160,7 +160,7 @@ async fn a_request_whose_caller_has_gone_is_carried_out_whole_or_not_at_all() {
         assert!(n < 500, "no caller that hung up was ever heard");
         let body = r#"{"epoch":1}"#;
         let request =
-            format!("PUT {} HTTP/1.1\r\nhost: ratifyd\r\ncontent-length: {}\r\n\r\n{body}", c.path(n), body.len());
+            format!("PUT {} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{body}", c.path(n), body.len());
         let mut stream = TcpStream::connect(ratifyd.address().current().unwrap()).await.unwrap();
         stream.write_all(request.as_bytes()).await.unwrap();
         drop(stream);

@@ -160,6 +160,7 @@ impl Chaos {
         } else {
             self.world.note(format!("{host} crashes"));
             pending::crash(&self.world, host);
+            engine_job::crash(&self.world, host);
         }
         self.down.push(host);
         let lasts_ms = self.dice.pick(&[20, 100, 400, 1500]);

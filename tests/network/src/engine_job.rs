@@ -1,16 +1,15 @@
 //! A rescaling job on an engine. The engine itself is taken to be sound: it stores a completed checkpoint once, and only
-//! its newest attempt's, and it numbers its attempts. What it tells the sinks may be lost or late, attempts it has given up
-//! may live on, and they may still be opening when a newer one does.
+//! its newest attempt's, and it starts no attempt while an older one may still be opening. What it tells the sinks may be
+//! lost or late, and attempts it has given up may live on.
 //!
-//! The number is needed: without one whoever opens last owns the sink, and an overtaken attempt that opens late aborts what
-//! is prepared for a checkpoint it has not heard of. [`Mistake::OpensUnnumbered`] shows it.
+//! The last condition is needed: whoever opens last owns the sink, and an overtaken attempt that opens late aborts what
+//! is prepared for a checkpoint it has not heard of. [`Mistake::OpensOvertaken`] shows it.
 
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use ratified::{
-    Barrier, CheckpointId, EngineSink, EngineSinkBuilder, Generation, RuntimeError, SinkName, Snapshot,
-    SnapshotElement, Worker,
+    Barrier, CheckpointId, EngineSink, EngineSinkBuilder, RuntimeError, SinkName, Snapshot, SnapshotElement, Worker,
 };
 
 use crate::{
@@ -33,6 +32,7 @@ pub struct EngineState {
     attempt: u64,
     newest_checkpoint: u64,
     completed: Completed,
+    opening: Option<Host>,
     /// Whether all records are in a completed checkpoint that is committed to the end.
     pub is_done: bool,
 }
@@ -42,6 +42,12 @@ struct Completed {
     id: u64,
     offset: u64,
     elements: Vec<Vec<u8>>,
+}
+
+/// A host dies, and with it the attempt that may have been opening there.
+pub fn crash(world: &World, host: Host) {
+    let mut engine = world.engine();
+    engine.opening = engine.opening.filter(|opening| *opening != host);
 }
 
 struct Attempt {
@@ -54,13 +60,15 @@ struct Attempt {
 /// Runs attempts whenever the job is placed on this host, until it is done.
 pub async fn run(world: World, host: Host) {
     loop {
-        if world.placement(JOB) != host || world.engine().is_done {
+        let is_busy = world.engine().opening.is_some() && world.mistake != Mistake::OpensOvertaken;
+        if world.placement(JOB) != host || world.engine().is_done || is_busy {
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         }
         let (number, from) = {
             let mut engine = world.engine();
             engine.attempt += 1;
+            engine.opening = Some(host);
             (engine.attempt, engine.completed.clone())
         };
         world.note(format!("{host} attempt {number} from checkpoint {} at {}", from.id, from.offset));
@@ -85,7 +93,7 @@ async fn attempt(world: &World, host: Host, number: u64, from: Completed) -> Res
     }
     let opens = dealt.into_iter().zip(0..).map(|(elements, index)| {
         let snapshot = Snapshot::from_elements(elements);
-        builder(world, host, number, from.id == 0, Worker::new(index, parallelism).expect("a worker")).open(
+        builder(world, host, from.id == 0, Worker::new(index, parallelism).expect("a worker")).open(
             name(),
             Some(CheckpointId::new(from.id)),
             [snapshot],
@@ -93,6 +101,7 @@ async fn attempt(world: &World, host: Host, number: u64, from: Completed) -> Res
     });
     let mut workers = Vec::new();
     let opened = join_all(opens).await;
+    world.engine().opening = None;
     for opened in opened {
         workers.push(opened?);
     }
@@ -115,8 +124,8 @@ fn name() -> SinkName {
     JOB.parse().expect("a name")
 }
 
-fn builder(world: &World, host: Host, attempt: u64, is_first: bool, worker: Worker) -> EngineSinkBuilder<SimSink> {
-    let builder = EngineSinkBuilder::new(SimSink(world.clone()), client(world, host))
+fn builder(world: &World, host: Host, is_first: bool, worker: Worker) -> EngineSinkBuilder<SimSink> {
+    EngineSinkBuilder::new(SimSink(world.clone()), client(world, host))
         .pending(PendingDisk { world: world.clone(), host })
         .owner(owner(host))
         .worker(worker)
@@ -126,11 +135,7 @@ fn builder(world: &World, host: Host, attempt: u64, is_first: bool, worker: Work
         .batch_records(2)
         .max_pending(2)
         .first_start(is_first)
-        .on_point(chaos::kill_at_points(world, host));
-    match world.mistake {
-        Mistake::OpensUnnumbered => builder,
-        _ => builder.generation(Generation::new(attempt)),
-    }
+        .on_point(chaos::kill_at_points(world, host))
 }
 
 impl Attempt {

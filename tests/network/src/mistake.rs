@@ -15,18 +15,18 @@ pub enum Mistake {
     AcksBeforeApplied,
     /// The sink does not recognise that it has committed before.
     CommitsTwice,
-    /// The engine does not say which attempt it is that opens.
-    OpensUnnumbered,
+    /// The engine starts an attempt while an older one is still opening. Not among those that must be found: what it used to
+    /// lose is refused by `open` as unnamed, and an engine that numbers its attempts fences the late one.
+    OpensOvertaken,
 }
 
 impl Mistake {
     /// Every mistake that must be found.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 5] = [
         Self::ShowsStaged,
         Self::RepliesBeforeSync,
         Self::LoadNotRewritten,
         Self::AcksBeforeApplied,
         Self::CommitsTwice,
-        Self::OpensUnnumbered,
     ];
 }

@@ -164,11 +164,6 @@ impl SinkCommitter for SimSink {
         let staged = || self.0.sink().staged.keys().filter(|(owner, _)| owner == client).map(|(_, id)| *id).collect();
         call(&self.0, || Ok(staged())).await
     }
-
-    async fn list_visible(&self, client: &ClientName) -> Result<Option<Vec<TxnId>>, SinkError> {
-        let visible = || self.0.sink().visible.keys().filter(|(owner, _)| owner == client).map(|(_, id)| *id).collect();
-        call(&self.0, || Ok(Some(visible()))).await
-    }
 }
 
 impl SimSink {
