@@ -122,6 +122,32 @@ async fn a_refusal_while_it_runs_is_told_by_every_later_call() {
 }
 
 #[tokio::test]
+async fn a_client_whose_commit_does_not_come_to_an_end_holds_up_its_own_transactions_only() {
+    let world = World::start().await;
+    let participant = builder(&world).open().await.unwrap();
+    let (a, b) = (begin(&world, "a").await, begin(&world, "b").await);
+    let later = TxnId::try_from(Uuid::now_v7()).unwrap();
+    let request = BeginRequest { epoch: Some(Epoch::FIRST), ..BeginRequest::default() };
+    world.client().begin(&client("a"), later, &request).await.unwrap();
+    for (name, id) in [("a", a), ("b", b), ("a", later)] {
+        flushed(&participant, name, id).await;
+    }
+    world.sink.close_gate();
+    decide(&world, "a", a, Outcome::Committed).await;
+    world.sink.until_called("commit 0").await;
+    decide(&world, "a", later, Outcome::Aborted).await;
+    decide(&world, "b", b, Outcome::Aborted).await;
+    let wait = Some(Duration::from_secs(30));
+    assert_eq!(world.client().get(&client("b"), b, wait).await.unwrap().state, TxnState::Aborted);
+    assert_eq!(state(&world, "a", a).await, TxnState::Committing);
+    assert_eq!(state(&world, "a", later).await, TxnState::Aborting);
+    world.sink.open_gate();
+    participant.until_idle().await.unwrap();
+    assert_eq!(state(&world, "a", later).await, TxnState::Aborted);
+    assert_eq!((world.sink.visible(), world.sink.staged()), (vec!["of a".to_owned()], 0));
+}
+
+#[tokio::test]
 async fn an_abort_ends_a_branch_that_is_still_written() {
     let world = World::start().await;
     let participant = builder(&world).open().await.unwrap();

@@ -1,68 +1,28 @@
-//! Pulls decisions, applies them to the resource until that works, and acknowledges.
-
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+//! Applies a decision to the resource until that works, and acknowledges.
 
 use ratified_protocol::{ClientName, Code, Decision, Outcome, TxnId};
 
 use super::{ParticipantError, ParticipantPoint, Shared, about, branch::Stage};
 use crate::{
-    error::ClientError,
     retry::Limit,
     runtime::{metrics, until_sink_settles},
     sink::{SinkCommitter, TwoPhaseSink, TxnContext},
 };
 
 impl<S: TwoPhaseSink> Shared<S> {
-    /// Runs until something is definitely wrong; returns what.
-    pub(super) async fn pull(&self, wait: Duration) -> ParticipantError {
-        let mut cursor: Option<String> = None;
-        loop {
-            let told = self.coordinator.decisions(&self.name, Some(wait), cursor.as_deref()).await;
-            let applied = match told {
-                Ok(answer) if answer.decisions.is_empty() => {
-                    cursor = Some(answer.cursor);
-                    // Nothing is decided; what waits must still be waited for.
-                    self.reconcile_all().await.map(drop)
-                }
-                Ok(answer) => {
-                    cursor = Some(answer.cursor);
-                    self.apply_all(answer.decisions).await
-                }
-                Err(error @ ClientError::Unanswered { .. }) => {
-                    tracing::warn!(participant = %self.name, %error, "the coordinator is asked again");
-                    cursor = None;
-                    Ok(())
-                }
-                Err(error) => Err(error.into()),
-            };
-            match applied {
-                Ok(()) => {}
-                Err(ParticipantError::Coordinator(ClientError::Unanswered { .. })) => cursor = None,
-                Err(error) => return error,
-            }
-        }
-    }
-
-    /// Oldest first. What cannot be applied holds up its own client only; then it is told.
-    async fn apply_all(&self, decisions: Vec<Decision>) -> Result<(), ParticipantError> {
-        let mut first_error = None;
-        let mut held_up: BTreeSet<ClientName> = BTreeSet::new();
-        for decision in decisions {
-            if held_up.contains(&decision.client_name) {
-                continue;
-            }
-            let Decision { client_name, txn_id, outcome, .. } = decision;
+    /// Applies the decisions of one client, oldest first, up to the first that cannot be applied.
+    pub(super) async fn apply_all(&self, decisions: Vec<Decision>) -> Result<(), ParticipantError> {
+        for Decision { client_name, txn_id, outcome, .. } in decisions {
             let applied = match outcome.known() {
                 Some(outcome) => self.apply(&client_name, txn_id, outcome).await,
                 None => Err(ParticipantError::OutcomeUnknown { client: client_name.clone(), txn_id, outcome }),
             };
             if let Err(error) = applied {
                 tracing::error!(participant = %self.name, %error, "a decision cannot be applied");
-                held_up.insert(client_name);
-                first_error.get_or_insert(error);
+                return Err(error);
             }
         }
-        first_error.map_or(Ok(()), Err)
+        Ok(())
     }
 
     /// Applies a decision to the end. Any number of times: the resource says whether it was applied before.
@@ -72,25 +32,26 @@ impl<S: TwoPhaseSink> Shared<S> {
         txn_id: TxnId,
         outcome: Outcome,
     ) -> Result<(), ParticipantError> {
-        let txn = self.carry_out(client, txn_id, outcome).await?;
+        let Some(txn) = self.carry_out(client, txn_id, outcome).await? else { return Ok(()) };
         self.acknowledge(&txn, outcome).await?;
         (self.observer)(ParticipantPoint::Acknowledged);
         self.give_up(txn_id).await
     }
 
-    /// Makes the resource follow a decision.
+    /// Makes the resource follow a decision; `None`: that was done and acknowledged before.
     pub(super) async fn carry_out(
         &self,
         client: &ClientName,
         txn_id: TxnId,
         outcome: Outcome,
-    ) -> Result<TxnContext, ParticipantError> {
-        (self.observer)(ParticipantPoint::Decided);
+    ) -> Result<Option<TxnContext>, ParticipantError> {
         let Some(live) = self.find(txn_id).filter(|live| live.txn.client == *client) else {
-            let txn = self.unknown(client, txn_id).await?;
+            let Some(txn) = self.unknown(client, txn_id).await? else { return Ok(None) };
+            (self.observer)(ParticipantPoint::Decided);
             self.apply_to_sink(&txn, outcome, None).await?;
-            return Ok(txn);
+            return Ok(Some(txn));
         };
+        (self.observer)(ParticipantPoint::Decided);
         let mut state = live.state.lock().await;
         if outcome == Outcome::Committed && !matches!(state.stage, Stage::Flushed | Stage::Ended) {
             return Err(self.not_flushed(&live.txn));
@@ -101,7 +62,7 @@ impl<S: TwoPhaseSink> Shared<S> {
         let handle = state.handle.clone();
         drop(state);
         self.apply_to_sink(&live.txn, outcome, handle).await?;
-        Ok(live.txn.clone())
+        Ok(Some(live.txn.clone()))
     }
 
     async fn apply_to_sink(
@@ -138,22 +99,23 @@ impl<S: TwoPhaseSink> Shared<S> {
         }
     }
 
-    /// A transaction that this participant remembers nothing of: its pending store was lost, or never had it.
-    async fn unknown(&self, client: &ClientName, txn_id: TxnId) -> Result<TxnContext, ParticipantError> {
-        let told = self.coordinator.get(client, txn_id, None).await?;
+    /// A transaction that this participant remembers nothing of: its pending store was lost, or never had it. `None`: it
+    /// was acknowledged while the coordinator was telling of it.
+    async fn unknown(&self, client: &ClientName, txn_id: TxnId) -> Result<Option<TxnContext>, ParticipantError> {
+        let told = match self.coordinator.get(client, txn_id, None).await {
+            Ok(told) => told,
+            Err(error) if error.code() == Some(Code::OutcomeExpired) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        if !told.participants.iter().flatten().any(|one| one.name == self.name && !one.acked) {
+            return Ok(None);
+        }
         let epoch = told.epoch.unwrap_or(ratified_protocol::Epoch::FIRST);
-        Ok(TxnContext::new(client.clone(), txn_id, epoch))
+        Ok(Some(TxnContext::new(client.clone(), txn_id, epoch)))
     }
 
     fn not_flushed(&self, txn: &TxnContext) -> ParticipantError {
         let (participant, client, txn_id) = (self.name.clone(), txn.client.clone(), txn.txn_id);
         ParticipantError::NotFlushed { participant, client, txn_id }
     }
-}
-
-/// The background half.
-pub(super) async fn run<S: TwoPhaseSink>(shared: Arc<Shared<S>>, wait: Duration) {
-    use futures_util::FutureExt as _;
-    let pulled = std::panic::AssertUnwindSafe(shared.pull(wait)).catch_unwind().await;
-    shared.fail(pulled.unwrap_or(ParticipantError::Panicked));
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use ratified_protocol::{ClientName, ParticipantName, TxnId};
 use tokio::sync::watch;
 
-use super::{Observer, OwnedTask, Participant, ParticipantError, Progress, Shared, apply};
+use super::{Observer, OwnedTask, Participant, ParticipantError, Progress, Shared, pull};
 use crate::{
     client::CoordinatorClient,
     pending::{MemoryStore, PendingStore},
@@ -133,7 +133,7 @@ impl<S: TwoPhaseSink> ParticipantBuilder<S> {
             progress: watch::Sender::new(Progress::default()),
         });
         let report = shared.restore().await?;
-        let task = OwnedTask::spawn(apply::run(shared.clone(), self.poll_wait));
+        let task = OwnedTask::spawn(pull::run(shared.clone(), self.poll_wait));
         Ok(Participant { shared, report, _task: task })
     }
 }

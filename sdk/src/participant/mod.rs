@@ -48,6 +48,7 @@ mod branch;
 mod builder;
 mod entry;
 mod error;
+mod pull;
 mod reconcile;
 
 use std::{

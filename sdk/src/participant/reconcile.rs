@@ -26,15 +26,15 @@ impl<S: TwoPhaseSink> Shared<S> {
             };
             self.admit(&Arc::new(Live::restored(txn_id, Entry::decode(&entry)?)))?;
         }
-        report.add(self.reconcile_all().await?);
+        report.add(self.reconcile_all(self.all_live()).await?);
         report.pending = self.all_live().iter().map(|live| (live.txn.client.clone(), live.txn.txn_id)).collect();
         Ok(report)
     }
 
-    /// Looks at every transaction that is waited for. What is wrong with one does not keep the others from their end.
-    pub(super) async fn reconcile_all(&self) -> Result<ParticipantReport, ParticipantError> {
+    /// Looks at transactions that are waited for. What is wrong with one does not keep the others from their end.
+    pub(super) async fn reconcile_all(&self, all: Vec<Arc<Live<S>>>) -> Result<ParticipantReport, ParticipantError> {
         let (mut report, mut first_error) = (ParticipantReport::default(), None);
-        for live in self.all_live() {
+        for live in all {
             match self.reconcile(&live, &mut report).await {
                 Ok(()) => {}
                 Err(error @ (ParticipantError::Coordinator(_) | ParticipantError::Pending(_))) => return Err(error),
