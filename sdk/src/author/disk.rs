@@ -12,6 +12,7 @@ use thiserror::Error;
 use crate::error::{Cause, SinkError};
 
 const READ_BYTES: usize = 64 * 1024;
+const SYNC: &str = "sync";
 
 /// A file operation that failed, and where. As a [`SinkError`] it may have happened, and may be tried again.
 #[derive(Debug, Error)]
@@ -45,6 +46,14 @@ impl FileError {
     }
 }
 
+/// Makes what was renamed or removed in a directory last. Blocks.
+///
+/// # Errors
+/// [`FailedSync::judge`] tells what follows from it.
+pub fn sync_dir(path: &Path) -> Result<(), FileError> {
+    File::open(path).map_err(at("open", path))?.sync_all().map_err(at(SYNC, path))
+}
+
 impl From<FileError> for SinkError {
     fn from(error: FileError) -> Self {
         Self::indeterminate(error)
@@ -66,6 +75,15 @@ impl FailedSync {
             None => Ok(()),
             Some(why) => Err(SinkError::rejected(format!("check the storage, then open the sink again: {why}"))),
         }
+    }
+
+    /// Notes that making an outcome last has failed. What failed before the kernel was asked to sync, for want of a
+    /// descriptor for example, proves nothing of the file: it may be tried again.
+    ///
+    /// # Errors
+    /// Always: as [`note`](Self::note) after a sync, else an indeterminate one.
+    pub fn judge(&self, error: FileError) -> Result<(), SinkError> {
+        if error.action == SYNC { self.note(error) } else { Err(error.into()) }
     }
 
     /// Notes that a sync has failed.
@@ -138,4 +156,22 @@ pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, SinkError> + Send + 'static,
 ) -> Result<T, SinkError> {
     tokio::task::spawn_blocking(work).await.map_err(SinkError::indeterminate)?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_cannot_be_opened_is_tried_again_and_one_that_cannot_be_synced_never() {
+        let dir = tempfile::tempdir().unwrap();
+        let (failed, missing) = (FailedSync::default(), dir.path().join("missing"));
+        let error = failed.judge(sync_dir(&missing).unwrap_err()).unwrap_err();
+        assert!(matches!(error, SinkError::Retry { .. }), "{error}");
+        failed.check().unwrap();
+
+        let error = failed.judge(at(SYNC, &missing)(io::Error::other("EIO"))).unwrap_err();
+        assert!(matches!(error, SinkError::Rejected(_)), "{error}");
+        assert!(failed.check().unwrap_err().to_string().contains("check the storage, then open the sink again"));
+    }
 }

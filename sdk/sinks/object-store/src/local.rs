@@ -2,8 +2,7 @@
 //! under other names and renamed.
 
 use std::{
-    fs::{self, File},
-    io,
+    fs, io,
     path::{Path as FsPath, PathBuf},
     sync::Arc,
 };
@@ -16,7 +15,7 @@ use object_store::{
 };
 use ratified::{
     ClientName, SinkError, TxnContext, TxnId,
-    author::{FailedSync, FileError, Found, at, blocking, compare_file, lost, not_as_staged},
+    author::{FailedSync, FileError, Found, at, blocking, compare_file, lost, not_as_staged, sync_dir},
 };
 use tokio::sync::Mutex;
 
@@ -52,17 +51,17 @@ impl Disk {
     /// before it synced. What is not there is passed over.
     fn sync_up(&self, from: &FsPath) -> Result<(), FileError> {
         for dir in from.ancestors().take_while(|dir| dir.starts_with(&self.root)) {
-            match File::open(dir).and_then(|dir| dir.sync_all()) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at("sync", dir)(error)),
+            match sync_dir(dir) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
         }
         Ok(())
     }
 
-    /// Makes an applied outcome last. A failure is final for this sink.
+    /// Makes an applied outcome last. A sync that fails is final for this sink.
     fn sync_outcome(&self, from: &FsPath) -> Result<(), SinkError> {
-        self.sync_up(from).or_else(|error| self.failed_sync.note(error))
+        self.sync_up(from).or_else(|error| self.failed_sync.judge(error))
     }
 
     fn remove_folder(&self, folder: &FsPath) -> Result<(), SinkError> {

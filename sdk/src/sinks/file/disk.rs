@@ -1,9 +1,7 @@
 //! The file operations of the sink. Everything here blocks.
 
 use std::{
-    fmt,
-    fs::{self, File},
-    io,
+    fmt, fs, io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -12,7 +10,7 @@ use ratified_protocol::{ClientName, TxnId};
 
 use super::names::PartName;
 use crate::{
-    author::{FailedSync, FileError, Newest, at},
+    author::{self, FailedSync, FileError, Newest, at},
     error::SinkError,
 };
 
@@ -90,9 +88,8 @@ impl Disk {
     }
 
     pub(super) fn sync_dir(&self, path: &Path) -> Result<(), FileError> {
-        self.step(FileStep::SyncDirectory { path })
-            .and_then(|()| File::open(path)?.sync_all())
-            .map_err(at("sync", path))
+        self.step(FileStep::SyncDirectory { path }).map_err(at("sync", path))?;
+        author::sync_dir(path)
     }
 
     /// Refuses once a sync of an applied outcome has failed.
@@ -100,9 +97,9 @@ impl Disk {
         self.failed_sync.check()
     }
 
-    /// Makes renames or removals durable. A failure is final for this sink.
+    /// Makes renames or removals durable. A sync that fails is final for this sink.
     pub(super) fn sync_outcome(&self, path: &Path) -> Result<(), SinkError> {
-        self.sync_dir(path).or_else(|error| self.failed_sync.note(error))
+        self.sync_dir(path).or_else(|error| self.failed_sync.judge(error))
     }
 
     /// Makes the root and the client's directory, and makes them last.
