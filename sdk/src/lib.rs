@@ -111,4 +111,4 @@ pub use runtime::{
     OpenReport, Point, RuntimeError, SelfCheckpointing, SinkBuilder, SinkName, Snapshot, SnapshotElement,
     UnnamedPolicy, Worker,
 };
-pub use sink::{Committed, MAX_VISIBLE, SinkCommitter, SinkWriter, Slot, TwoPhaseSink, TxnContext};
+pub use sink::{Committed, MAX_VISIBLE, Place, SinkCommitter, SinkWriter, Slot, TwoPhaseSink, TxnContext};

@@ -4,7 +4,10 @@
 //! second half safe to repeat: every call carries the transaction's own id, `commit` says whether it found its work
 //! done, and what another process needs to finish the transaction travels in a [`TwoPhaseSink::Handle`].
 
-use std::fmt;
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
 
 use async_trait::async_trait;
 use ratified_protocol::{CheckpointId, ClientName, Epoch, TxnId};
@@ -89,6 +92,37 @@ pub enum Committed {
     Already,
 }
 
+/// Where a sink stages and shows. Two sinks of one client that are in equal places would take each other's data for their
+/// own.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place(String);
+
+impl Place {
+    /// A directory, by whatever path it is reached; what does not exist yet is below what does. Asks the file system.
+    pub fn directory(path: &Path) -> Self {
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let resolved = path.ancestors().find_map(|there| {
+            let rest = path.strip_prefix(there).ok()?;
+            // An empty rest would add a separator.
+            let real = there.canonicalize().ok()?;
+            Some(if rest.as_os_str().is_empty() { real } else { real.join(rest) })
+        });
+        let path: PathBuf = resolved.unwrap_or(path).components().collect();
+        Self(format!("directory {}", path.display()))
+    }
+
+    /// Anything else, by a text that is the same for the same place.
+    pub fn named(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 /// A system that can stage data invisibly, keep it across a crash, and make it visible by id.
 #[async_trait]
 pub trait TwoPhaseSink: Send + Sync + 'static {
@@ -101,6 +135,13 @@ pub trait TwoPhaseSink: Send + Sync + 'static {
     type Writer: SinkWriter<Record = Self::Record, Handle = Self::Handle>;
     /// Makes staged data visible, or removes it.
     type Committer: SinkCommitter<Handle = Self::Handle>;
+
+    /// Where the sink stages and shows, as far as it can tell without asking the system: a
+    /// [`Composite`](crate::sinks::composite::Composite) refuses members that would meet. A sink that wraps another passes
+    /// on what that one says. Default: nothing is known.
+    fn places(&self) -> Vec<Place> {
+        Vec::new()
+    }
 
     /// A writer for one owner of one client; called once by each `open`, after older epochs were fenced.
     ///

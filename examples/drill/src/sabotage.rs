@@ -9,7 +9,9 @@ use std::{
 
 use async_trait::async_trait;
 use clap::ValueEnum;
-use ratified::{ClientName, Committed, Epoch, SinkCommitter, SinkError, SinkWriter, TwoPhaseSink, TxnContext, TxnId};
+use ratified::{
+    ClientName, Committed, Epoch, Place, SinkCommitter, SinkError, SinkWriter, TwoPhaseSink, TxnContext, TxnId,
+};
 
 use super::control::Control;
 
@@ -49,6 +51,10 @@ impl<S: TwoPhaseSink> TwoPhaseSink for DrilledSink<S> {
     type Handle = S::Handle;
     type Writer = DrilledWriter<S::Writer, S::Committer>;
     type Committer = DrilledCommitter<S::Committer>;
+
+    fn places(&self) -> Vec<Place> {
+        self.inner.places()
+    }
 
     async fn writer(&self) -> Result<Self::Writer, SinkError> {
         let (inner, committer) = (self.inner.writer().await?, self.inner.committer().await?);

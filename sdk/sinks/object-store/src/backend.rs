@@ -96,6 +96,9 @@ pub(super) struct Place {
 /// One kind of store.
 #[async_trait]
 pub(super) trait Backend: Send + Sync + 'static {
+    /// Where everything of the sink is.
+    fn place(&self) -> ratified::Place;
+
     /// How many parts of a transaction may be on their way at once, at most. With one they arrive in order.
     fn max_parallel_parts(&self) -> usize;
 

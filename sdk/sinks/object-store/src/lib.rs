@@ -74,7 +74,7 @@ use std::{fmt, sync::Arc};
 use async_trait::async_trait;
 
 use self::{backend::Backend, config::Settings};
-use ratified::{SinkError, TwoPhaseSink};
+use ratified::{Place, SinkError, TwoPhaseSink};
 
 /// The crate whose stores are taken, in the version that is taken.
 pub use ::object_store as store;
@@ -121,6 +121,10 @@ impl<R: Send + 'static> TwoPhaseSink for ObjectStoreSink<R> {
     type Handle = ObjectHandle;
     type Writer = ObjectWriter<R>;
     type Committer = ObjectCommitter;
+
+    fn places(&self) -> Vec<Place> {
+        vec![self.backend.place()]
+    }
 
     async fn writer(&self) -> Result<ObjectWriter<R>, SinkError> {
         Ok(ObjectWriter::new(self.settings.clone(), self.backend.clone()))

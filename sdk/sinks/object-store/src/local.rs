@@ -86,6 +86,10 @@ impl Local {
 
 #[async_trait]
 impl Backend for Local {
+    fn place(&self) -> ratified::Place {
+        ratified::Place::directory(&self.disk.root.join(self.layout.root().as_ref()))
+    }
+
     fn max_parallel_parts(&self) -> usize {
         1
     }

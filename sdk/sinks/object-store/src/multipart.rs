@@ -107,6 +107,10 @@ impl<S: ObjectStore + MultipartStore> Multipart<S> {
 
 #[async_trait]
 impl<S: ObjectStore + MultipartStore> Backend for Multipart<S> {
+    fn place(&self) -> ratified::Place {
+        ratified::Place::named(format!("{} under {:?}", self.store, self.layout.root().as_ref()))
+    }
+
     fn max_parallel_parts(&self) -> usize {
         self.max_parallel_parts
     }

@@ -8,7 +8,7 @@ use ratified_protocol::{ClientName, Epoch, TxnId};
 use super::{handle::MemberHandle, names::MemberName};
 use crate::{
     error::SinkError,
-    sink::{Committed, SinkCommitter, SinkWriter, TwoPhaseSink, TxnContext},
+    sink::{Committed, Place, SinkCommitter, SinkWriter, TwoPhaseSink, TxnContext},
 };
 
 type Route<R, S> = Arc<dyn Fn(&R, &mut Vec<<S as TwoPhaseSink>::Record>) + Send + Sync>;
@@ -17,6 +17,7 @@ type Route<R, S> = Arc<dyn Fn(&R, &mut Vec<<S as TwoPhaseSink>::Record>) + Send 
 #[async_trait]
 pub(super) trait Member<R>: Send + Sync {
     fn name(&self) -> &MemberName;
+    fn places(&self) -> Vec<Place>;
     async fn writer(&self) -> Result<Box<dyn MemberWriter<R>>, SinkError>;
     async fn committer(&self) -> Result<Arc<dyn MemberCommitter>, SinkError>;
 }
@@ -67,6 +68,10 @@ impl<R, S: TwoPhaseSink> TypedMember<R, S> {
 impl<R: Send + 'static, S: TwoPhaseSink> Member<R> for TypedMember<R, S> {
     fn name(&self) -> &MemberName {
         &self.name
+    }
+
+    fn places(&self) -> Vec<Place> {
+        self.sink.places()
     }
 
     async fn writer(&self) -> Result<Box<dyn MemberWriter<R>>, SinkError> {

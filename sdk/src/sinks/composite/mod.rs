@@ -13,8 +13,9 @@
 //! What must be known:
 //! * Members become visible one after the other, not at one instant. A crash in between is mended by the next commit of
 //!   the same transaction: the decision is one and never reverts.
-//! * Each member needs a place of its own: a root, a database, a prefix that no other member writes to. All of them see
-//!   the same client and transaction id, and what a sink derives from these must not meet.
+//! * Each member needs a place of its own: a root, a prefix, a [name](crate::TwoPhaseSink::places) in a database that no
+//!   other member has. All of them see the same client and transaction id, and what a sink derives from these must not meet.
+//!   Two members that say they are in one place are refused, when the composite is built and when it is opened.
 //! * A member's name travels with every transaction. To remove or rename a member, finish what is pending first: a
 //!   transaction that names a member which is not there any more is refused, with its name. Adding one is always safe.
 //! * A member that cannot commit for now does not hold up the others; the commit is then repeated, for all of them. One
@@ -44,12 +45,19 @@ mod names;
 mod tests;
 mod writer;
 
-use std::{fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
 
 use async_trait::async_trait;
 
 use self::member::{Member, TypedMember};
-use crate::{error::SinkError, sink::TwoPhaseSink};
+use crate::{
+    error::SinkError,
+    sink::{Place, TwoPhaseSink},
+};
 
 pub use self::{
     committer::CompositeCommitter,
@@ -111,7 +119,7 @@ impl<R: Send + 'static> CompositeBuilder<R> {
         self
     }
 
-    /// The sink. Touches none of the members.
+    /// The sink. Changes nothing in any member's place.
     ///
     /// # Errors
     /// The caller must mend the member that the error names.
@@ -127,8 +135,22 @@ impl<R: Send + 'static> CompositeBuilder<R> {
                 return Err(CompositeError::Twice { name: member.name().clone() });
             }
         }
+        apart(&self.members)?;
         Ok(Composite { members: self.members.into() })
     }
+}
+
+/// Refuses two members in one place.
+fn apart<R>(members: &[Box<dyn Member<R>>]) -> Result<(), CompositeError> {
+    let mut taken = BTreeMap::new();
+    for member in members {
+        for place in member.places().into_iter().collect::<BTreeSet<_>>() {
+            if let Some(first) = taken.insert(place.clone(), member.name()) {
+                return Err(CompositeError::SamePlace { first: first.clone(), second: member.name().clone(), place });
+            }
+        }
+    }
+    Ok(())
 }
 
 #[async_trait]
@@ -137,6 +159,10 @@ impl<R: Send + 'static> TwoPhaseSink for Composite<R> {
     type Handle = CompositeHandle;
     type Writer = CompositeWriter<R>;
     type Committer = CompositeCommitter;
+
+    fn places(&self) -> Vec<Place> {
+        self.members.iter().flat_map(|member| member.places()).collect()
+    }
 
     async fn writer(&self) -> Result<CompositeWriter<R>, SinkError> {
         let mut writers = Vec::with_capacity(self.members.len());
@@ -147,6 +173,8 @@ impl<R: Send + 'static> TwoPhaseSink for Composite<R> {
     }
 
     async fn committer(&self) -> Result<CompositeCommitter, SinkError> {
+        // Again: a link may lead elsewhere than when it was built.
+        apart(&self.members).map_err(|error| SinkError::rejected(error.to_string()))?;
         let mut committers = Vec::with_capacity(self.members.len());
         for member in &*self.members {
             committers.push(failures::named(member.name(), member.committer().await)?);

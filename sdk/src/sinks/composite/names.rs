@@ -5,6 +5,8 @@ use std::{fmt, str::FromStr, sync::Arc};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::sink::Place;
+
 /// Most members of one composite.
 pub const MAX_MEMBERS: usize = 16;
 /// Longest name of a member, in characters.
@@ -25,6 +27,16 @@ pub enum CompositeError {
     Twice {
         /// The name.
         name: MemberName,
+    },
+    /// The caller must give each member a place of its own: they would take each other's data for their own.
+    #[error("{first} and {second} are both in {place}: give each member a place of its own")]
+    SamePlace {
+        /// A member.
+        first: MemberName,
+        /// Another one.
+        second: MemberName,
+        /// Where they meet.
+        place: Place,
     },
     /// The caller must add members, or fewer of them.
     #[error("a composite has 1..={MAX_MEMBERS} members, not {count}")]

@@ -44,7 +44,10 @@ use std::{fmt, path::Path, sync::Arc};
 use async_trait::async_trait;
 
 use self::{config::Settings, disk::Disk};
-use crate::{error::SinkError, sink::TwoPhaseSink};
+use crate::{
+    error::SinkError,
+    sink::{Place, TwoPhaseSink},
+};
 
 pub use crate::author::TargetName;
 
@@ -92,6 +95,10 @@ impl<R: Send + 'static> TwoPhaseSink for FileSink<R> {
     type Handle = FileHandle;
     type Writer = FileWriter<R>;
     type Committer = FileCommitter;
+
+    fn places(&self) -> Vec<Place> {
+        vec![Place::directory(self.disk.root())]
+    }
 
     async fn writer(&self) -> Result<FileWriter<R>, SinkError> {
         Ok(FileWriter::new(self.settings.clone(), self.disk.clone()))

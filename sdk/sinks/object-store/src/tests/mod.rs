@@ -187,3 +187,15 @@ pub(super) fn rejected(error: &SinkError) -> String {
     assert!(matches!(error, SinkError::Rejected(_)), "{error}");
     error.to_string()
 }
+
+#[test]
+fn sinks_of_one_place_say_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let memory = || ObjectStoreSink::multipart(InMemory::new(), target("o"), Raw);
+    let local = || ObjectStoreSink::local(dir.path(), target("o"), Raw);
+    let place = |builder: ObjectStoreSinkBuilder<String>, prefix| builder.prefix(prefix).build().unwrap().places();
+    assert_eq!(place(memory(), "p"), place(memory(), "p"));
+    assert_ne!(place(memory(), "p"), place(memory(), "q"));
+    assert_eq!(place(local(), "p"), [ratified::Place::directory(&dir.path().join("p"))]);
+    assert_ne!(place(local(), "p"), place(memory(), "p"));
+}

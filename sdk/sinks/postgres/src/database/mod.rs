@@ -10,7 +10,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use thiserror::Error;
 use tokio_postgres::Config;
 
-use ratified::Cause;
+use ratified::{Cause, Place};
 
 pub use {rustls, tokio_postgres};
 
@@ -98,6 +98,15 @@ impl Database {
         }
         self.timeout = timeout;
         Ok(self)
+    }
+
+    /// Where a sink of this name is. One server under two host names is not recognised.
+    pub(crate) fn place(&self, sink: &str) -> Place {
+        let config = &self.config;
+        let user = config.get_user().unwrap_or_default();
+        let database = config.get_dbname().unwrap_or(user);
+        let (hosts, ports) = (config.get_hosts(), config.get_ports());
+        Place::named(format!("database {database:?} of {hosts:?} {ports:?} under the sink's name {sink:?}"))
     }
 
     /// Runs statements without parameters on a connection of their own, in one transaction: makes tables before a job

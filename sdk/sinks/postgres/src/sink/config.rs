@@ -196,7 +196,7 @@ impl<R: PgRecord> PostgresSinkBuilder<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ratified::Cause;
+    use ratified::{Cause, TwoPhaseSink as _};
 
     use crate::CopyRow;
 
@@ -235,5 +235,17 @@ mod tests {
         assert!(refusal(builder(1).keep_markers(1, day * 40_000)).unwrap().contains("hundred years"));
         assert!(refusal(builder(1).name("a:b")).unwrap().starts_with("the name of a sink must be"));
         assert!(refusal(builder(1).schema("")).unwrap().starts_with("schema \"\" must be"));
+    }
+
+    #[test]
+    fn sinks_of_one_name_in_one_database_are_in_one_place() {
+        let place = |url: &str, name: &str| {
+            let table = Table::new("t", ["a"]).unwrap();
+            PostgresSink::<Nothing>::builder(Database::new(url).unwrap(), [table]).name(name).build().unwrap().places()
+        };
+        let (url, same) = ("postgresql://u@h:5432/d", "host=h port=5432 user=other dbname=d");
+        assert_eq!(place(url, "main"), place(same, "main"));
+        assert_ne!(place(url, "main"), place(url, "sums"));
+        assert_ne!(place(url, "main"), place("postgresql://u@h:5432/e", "main"));
     }
 }

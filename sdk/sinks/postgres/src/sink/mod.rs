@@ -21,7 +21,7 @@ use std::{fmt, marker::PhantomData, sync::Arc};
 use async_trait::async_trait;
 
 use self::config::Settings;
-use ratified::{SinkError, TwoPhaseSink};
+use ratified::{Place, SinkError, TwoPhaseSink};
 
 pub use self::{
     committer::PostgresCommitter,
@@ -67,6 +67,10 @@ impl<R: PgRecord> TwoPhaseSink for PostgresSink<R> {
     type Handle = PostgresHandle;
     type Writer = PostgresWriter<R>;
     type Committer = PostgresCommitter;
+
+    fn places(&self) -> Vec<Place> {
+        vec![self.settings.database.place(self.settings.sink.as_str())]
+    }
 
     /// # Errors
     /// [`SinkError::Rejected`] names the table that is missing, may not be written or lacks a column.

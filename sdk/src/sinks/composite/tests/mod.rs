@@ -2,6 +2,7 @@
 
 #[cfg(feature = "testkit")]
 mod contract;
+mod places;
 mod scripted;
 
 use ratified_protocol::Epoch;
