@@ -6,8 +6,9 @@ use bytes::Bytes;
 use ratified_protocol::{Epoch, Incarnation, LastCommitted, Payload, ShortText, TxnId, TxnState};
 
 use crate::{
-    effect::{Revision, Uptime},
+    effect::Revision,
     record::{ClientRecord, LastCommittedRecord},
+    time::Uptime,
     transaction::Transaction,
 };
 

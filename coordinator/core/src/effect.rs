@@ -4,49 +4,10 @@ use ratified_protocol::{
     AbortRequest, AckRequest, BatchAnswer, BatchItem, BeginRequest, ClientItem, ClientName, CommitRequest,
     DecisionsAnswer, EndReason, Epoch, EpochRequest, Generation, List, OpenAnswer, OpenRequest, ParticipantAnswer,
     ParticipantName, PrepareRequest, PreservedOutcome, PreserverAnswer, Problem, ResolveRequest, ShortText, Txn, TxnId,
-    TxnState, WallTime,
+    TxnState,
 };
-use serde::{Deserialize, Serialize};
 
 use crate::record::Write;
-
-/// The coordinator's own clock, in milliseconds: the greatest uptime on disk plus what has passed since the start.
-/// Deadlines, retention and expiry run on it, so that jumps of the wall clock and downtime change nothing.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Uptime(u64);
-
-impl Uptime {
-    /// An uptime from its milliseconds.
-    pub const fn from_millis(millis: u64) -> Self {
-        Self(millis)
-    }
-
-    /// The uptime in milliseconds.
-    pub const fn as_millis(self) -> u64 {
-        self.0
-    }
-
-    /// The uptime this many milliseconds later.
-    #[must_use]
-    pub const fn plus_millis(self, millis: u64) -> Self {
-        Self(self.0.saturating_add(millis))
-    }
-
-    /// Milliseconds since `earlier`; 0 when that lies ahead.
-    pub const fn millis_since(self, earlier: Self) -> u64 {
-        self.0.saturating_sub(earlier.0)
-    }
-}
-
-/// When a step is judged: at the arrival of its request, not at its place in the queue.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Now {
-    /// What everything is decided by.
-    pub uptime: Uptime,
-    /// Only ever shown to people.
-    pub wall: WallTime,
-}
 
 /// Names a request to the shell; the engine gives it back with the one reply it makes to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ratified_protocol::{ClientName, TxnId, TxnState};
+use ratified_protocol::ClientName;
 
 use crate::{
-    client::{Client, live_index},
-    effect::{Effect, Input, Now, Revision, Uptime},
+    client::Client,
+    effect::{Effect, Input, Revision},
     fault::Fault,
     limits::Limits,
     participants::Participants,
@@ -15,6 +15,7 @@ use crate::{
     stats::{Gauges, Stats},
     step::Step,
     sweep::Timers,
+    time::{Now, Uptime},
     waiting::Waiting,
 };
 
@@ -198,32 +199,5 @@ impl Engine {
             }
             Key::Participant(name) => Some(Record::Participant(name.clone(), self.participants.record(name)?.clone())),
         }
-    }
-
-    pub(crate) fn count(&mut self, client: &ClientName, state: TxnState, change: i64) {
-        if let Some(client) = self.clients.get_mut(client) {
-            client.count(state, change);
-        }
-        if let Some(count) = live_index(state).and_then(|i| self.live.get_mut(i)) {
-            *count = count.saturating_add_signed(change);
-        }
-    }
-
-    /// Gives a header that is already in place its entries in every index.
-    pub(crate) fn index_header(&mut self, name: &ClientName, id: TxnId) {
-        let Some(txn) = self.clients.get(name).and_then(|c| c.txns.get(&id)) else { return };
-        let state = txn.record.state;
-        for participant in txn.members() {
-            self.participants.join(participant, name, id);
-        }
-        if let Some(decision) = txn.record.decision {
-            for participant in txn.missing_acks() {
-                self.participants.expect_ack(participant, decision.number, name, id);
-            }
-        }
-        self.timers.add(name, id, txn);
-        self.payload_bytes += txn.payload.as_ref().map_or(0, |p| p.len() as u64);
-        self.busy.insert(name.clone());
-        self.count(name, state, 1);
     }
 }

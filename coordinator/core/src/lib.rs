@@ -8,6 +8,7 @@ mod client;
 mod effect;
 mod engine;
 pub mod fault;
+mod headers;
 mod history;
 mod invariants;
 mod limits;
@@ -18,12 +19,13 @@ mod recovery;
 mod stats;
 mod step;
 mod sweep;
+mod time;
 mod transaction;
 mod waiting;
 
 pub use effect::{
-    Answer, Audit, Effect, Input, Now, Ownership, OwnershipEvent, Page, Request, Revision, Success, Sweep, Ticket,
-    Transition, TxnCall, TxnFilter, Uptime,
+    Answer, Audit, Effect, Input, Ownership, OwnershipEvent, Page, Request, Revision, Success, Sweep, Ticket,
+    Transition, TxnCall, TxnFilter,
 };
 pub use engine::Engine;
 pub use history::LoadHistory;
@@ -35,3 +37,4 @@ pub use record::{
 };
 pub use recovery::{Recovery, RecoveryError};
 pub use stats::{Gauges, Stats};
+pub use time::{Now, Uptime};

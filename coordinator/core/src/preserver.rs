@@ -13,10 +13,11 @@ use std::{
 use ratified_protocol::{CheckpointId, ClientName, EndReason, Outcome, TxnId};
 
 use crate::{
-    effect::{Now, Revision, Uptime},
+    effect::Revision,
     fault::Fault,
     limits::Limits,
     record::OutcomeRecord,
+    time::{Now, Uptime},
 };
 
 /// An outcome in memory.

@@ -7,7 +7,7 @@ use ratified_protocol::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::effect::Uptime;
+use crate::time::Uptime;
 
 /// One durable fact.
 #[derive(Debug, Clone, PartialEq)]

@@ -15,13 +15,14 @@ use thiserror::Error;
 use self::contradictions::{Header, check_client, check_header, check_outcome};
 use crate::{
     client::Client,
-    effect::{Effect, Now, Revision},
+    effect::{Effect, Revision},
     engine::Engine,
     fault::Fault,
     limits::Limits,
     preserver::Entry,
     record::{ClientRecord, OutcomeRecord, ParticipantRecord, Record, TransactionRecord},
     step::Step,
+    time::Now,
     transaction::Transaction,
 };
 
@@ -183,11 +184,10 @@ impl Recovery {
             }
             client.record.newest_txn_id = client.record.newest_txn_id.max(Some(id));
             let appended = pending_outcome(&txn);
-            client.txns.insert(id, txn);
+            engine.insert_header(&name, id, txn);
             if let Some(entry) = appended {
                 engine.preserver.append(&name, id, entry);
             }
-            engine.index_header(&name, id);
         }
         Ok(ending)
     }

@@ -4,11 +4,12 @@ use ratified_protocol::{ClientName, Code, Epoch, Outcome, ParticipantName, Paylo
 
 use crate::{
     client::Client,
-    effect::{Answer, Effect, Now, Ownership, OwnershipEvent, Request, Revision, Success, Ticket, Transition},
+    effect::{Answer, Effect, Ownership, OwnershipEvent, Request, Revision, Success, Ticket, Transition},
     engine::Engine,
     fault::Fault,
     preserver::Entry,
     record::Key,
+    time::Now,
     transaction::Transaction,
 };
 
@@ -143,8 +144,13 @@ impl<'a> Step<'a> {
     /// A header has changed in this step.
     pub(crate) fn touch_txn(&mut self, name: &ClientName, id: TxnId) {
         self.touch(Key::Transaction(name.clone(), id), true);
+        self.note_txn_change(name, id);
+    }
+
+    /// What is told about a transaction changes with this step.
+    pub(crate) fn note_txn_change(&mut self, name: &ClientName, id: TxnId) {
         let revision = self.engine.revision;
-        if let Some(txn) = self.txn_mut(name, id) {
+        if let Some(txn) = self.client_mut(name).and_then(|client| client.txns.get_mut(&id)) {
             txn.changed = revision;
         }
         self.note_activity(name);
@@ -160,10 +166,6 @@ impl<'a> Step<'a> {
 
     pub(crate) fn txn(&self, name: &ClientName, id: TxnId) -> Option<&Transaction> {
         self.client(name)?.txns.get(&id)
-    }
-
-    pub(crate) fn txn_mut(&mut self, name: &ClientName, id: TxnId) -> Option<&mut Transaction> {
-        self.client_mut(name)?.txns.get_mut(&id)
     }
 
     pub(crate) fn log_transition(&mut self, client: &ClientName, id: TxnId, from: Option<TxnState>, to: TxnState) {

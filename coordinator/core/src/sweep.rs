@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use ratified_protocol::{ClientName, EndReason, Outcome, TxnId, TxnState};
 
 use crate::{
-    effect::{Effect, Sweep, Uptime},
+    effect::{Effect, Sweep},
     engine::Engine,
     fault::Fault,
     step::Step,
+    time::Uptime,
     transaction::Transaction,
 };
 
@@ -123,18 +124,6 @@ impl Timers {
 }
 
 impl Engine {
-    pub(crate) fn timers_add(&mut self, name: &ClientName, id: TxnId) {
-        if let Some(txn) = self.clients.get(name).and_then(|c| c.txns.get(&id)) {
-            self.timers.add(name, id, txn);
-        }
-    }
-
-    pub(crate) fn timers_remove(&mut self, name: &ClientName, id: TxnId) {
-        if let Some(txn) = self.clients.get(name).and_then(|c| c.txns.get(&id)) {
-            self.timers.remove(name, id, txn);
-        }
-    }
-
     /// Whether a client has nothing left but its epoch and watermark, so that it may shrink to a tombstone.
     pub(crate) fn is_idle(&self, name: &ClientName) -> bool {
         self.clients.get(name).is_some_and(|client| {
@@ -252,9 +241,10 @@ mod tests {
 
     use super::*;
     use crate::{
-        effect::{Input, Now, Request, Ticket, TxnCall},
+        effect::{Input, Request, Ticket, TxnCall},
         limits::Limits,
         recovery::Recovery,
+        time::Now,
     };
 
     fn at(ms: u64) -> Now {

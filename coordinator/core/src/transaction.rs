@@ -8,9 +8,10 @@ use ratified_protocol::{
 };
 
 use crate::{
-    effect::{Now, Revision, Uptime},
+    effect::Revision,
     fault::Fault,
     record::{ParticipantEntry, TransactionRecord},
+    time::{Now, Uptime},
 };
 
 /// A live transaction.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ratified_protocol::{ClientName, ParticipantName, TxnId};
 
-use crate::effect::{Ticket, Uptime};
+use crate::{effect::Ticket, time::Uptime};
 
 /// What a parked request waits for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -53,10 +53,9 @@ impl Step<'_> {
         let Some(client) = self.client_mut(name) else { return Err(self.absent(name, id)) };
         let epoch = client.record.epoch;
         client.record.newest_txn_id = client.record.newest_txn_id.max(Some(id));
-        client.txns.insert(id, Transaction::begin(request, epoch, now));
+        self.engine.insert_header(name, id, Transaction::begin(request, epoch, now));
         self.touch(Key::Transaction(name.clone(), id), false);
         self.touch_txn(name, id);
-        self.engine.index_header(name, id);
         self.engine.stats.begun += 1;
         self.log_transition(name, id, None, TxnState::Open);
         self.told(name, id, Success::Created, false)
@@ -103,8 +102,7 @@ impl Step<'_> {
             return self.told(name, id, Success::Ok, true);
         }
         let now = self.now;
-        self.engine.timers_remove(name, id);
-        if let Some(txn) = self.txn_mut(name, id) {
+        self.engine.change(name, id, |txn| {
             assert!(txn.record.state.may_become(TxnState::Prepared), "prepare of {}", txn.record.state);
             txn.record.state = TxnState::Prepared;
             txn.record.checkpoint_id = request.checkpoint_id;
@@ -112,10 +110,7 @@ impl Step<'_> {
             txn.record.prepare_time = Some(now.wall);
             txn.record.prepared = Some(now.uptime);
             txn.deadline = txn.period_from(now.uptime);
-        }
-        self.engine.timers_add(name, id);
-        self.engine.count(name, TxnState::Open, -1);
-        self.engine.count(name, TxnState::Prepared, 1);
+        });
         self.set_payload(name, id, request.payload.as_ref());
         self.touch_txn(name, id);
         self.log_transition(name, id, Some(TxnState::Open), TxnState::Prepared);
@@ -130,12 +125,10 @@ impl Step<'_> {
         self.check_epoch(name, request.epoch)?;
         let now = self.now.uptime;
         if self.txn(name, id).is_some_and(|txn| txn.record.state == TxnState::Open) {
-            self.engine.timers_remove(name, id);
-            if let Some(txn) = self.txn_mut(name, id) {
+            self.engine.change(name, id, |txn| {
                 // A request that waited in the queue must not shorten what a later one has already renewed.
                 txn.deadline = txn.deadline.max(txn.period_from(now));
-            }
-            self.engine.timers_add(name, id);
+            });
         }
         self.told(name, id, Success::Ok, false)
     }

@@ -76,9 +76,7 @@ impl Step<'_> {
                 let detail = "the transaction was begun with requirePrepare; prepare it first";
                 return Err(self.refuse_with_txn(name, id, Code::TxnNotPrepared, detail));
             }
-            if let Some(txn) = self.txn_mut(name, id) {
-                txn.record.checkpoint_id = request.checkpoint_id;
-            }
+            self.engine.change(name, id, |txn| txn.record.checkpoint_id = request.checkpoint_id);
             self.set_payload(name, id, request.payload.as_ref());
         } else {
             // A committer that holds a handle of a completed checkpoint may be anybody, so no epoch is needed.
@@ -191,11 +189,10 @@ impl Step<'_> {
     pub(super) fn set_payload(&mut self, name: &ClientName, id: TxnId, payload: Option<&Payload>) {
         let Some(payload) = payload else { return };
         let bytes = payload.to_bytes();
-        self.engine.payload_bytes += bytes.len() as u64;
-        if let Some(txn) = self.txn_mut(name, id) {
+        self.engine.change(name, id, |txn| {
             assert!(txn.payload.is_none(), "a payload is never rewritten");
             txn.payload = Some(bytes);
-        }
+        });
         self.touch(Key::Payload(name.clone(), id), false);
     }
 
@@ -203,20 +200,17 @@ impl Step<'_> {
     pub(crate) fn decide(&mut self, name: &ClientName, id: TxnId, outcome: Outcome, reason: EndReason) {
         let number = self.engine.next_decision;
         let now = self.now.uptime;
-        self.engine.timers_remove(name, id);
-        let Some(txn) = self.txn_mut(name, id) else { return };
-        let from = txn.record.state;
-        assert!(from.may_become(outcome.ending()), "{from} decided for {outcome}");
-        txn.record.state = outcome.ending();
-        txn.record.decision = Some(DecisionRecord { reason, number });
-        txn.deadline = None;
-        txn.ending_since = Some(now);
-        let checkpoint_id = txn.record.checkpoint_id;
-        let missing: Vec<_> = txn.missing_acks().cloned().collect();
-        self.engine.timers_add(name, id);
+        let decided = self.engine.change(name, id, |txn| {
+            let from = txn.record.state;
+            assert!(from.may_become(outcome.ending()), "{from} decided for {outcome}");
+            txn.record.state = outcome.ending();
+            txn.record.decision = Some(DecisionRecord { reason, number });
+            txn.deadline = None;
+            txn.ending_since = Some(now);
+            (from, txn.record.checkpoint_id, txn.missing_acks().cloned().collect::<Vec<_>>())
+        });
+        let Some((from, checkpoint_id, missing)) = decided else { return };
         self.engine.next_decision += 1;
-        self.engine.count(name, from, -1);
-        self.engine.count(name, outcome.ending(), 1);
         let index = usize::from(live_index(outcome.ending()) == live_index(TxnState::Aborting));
         let by_reason = EndReason::ALL.iter().position(|r| *r == reason);
         if let Some(count) = by_reason.and_then(|r| self.engine.stats.decided.get_mut(index)?.get_mut(r)) {
@@ -238,16 +232,12 @@ impl Step<'_> {
             return;
         }
         for participant in &missing {
-            self.engine.participants.expect_ack(participant, number, name, id);
-        }
-        for participant in &missing {
             self.wake_participant(participant);
         }
     }
 
     fn drop_payload(&mut self, name: &ClientName, id: TxnId) {
-        let payload = self.txn_mut(name, id).and_then(|txn| txn.payload.take());
-        self.engine.payload_bytes -= payload.map_or(0, |p| p.len() as u64);
+        self.engine.change(name, id, |txn| txn.payload = None);
         self.touch(Key::Payload(name.clone(), id), true);
     }
 

@@ -3,43 +3,33 @@
 use ratified_protocol::{ClientName, EndReason, Outcome, TxnId, TxnState};
 
 use crate::{
-    effect::{Answer, Effect, Now, Revision, Success, Ticket, Transition},
+    effect::{Answer, Effect, Revision, Success, Ticket, Transition},
     fault::Fault,
     preserver::Dropped,
     record::Key,
     step::{Step, Told},
+    time::Now,
     waiting::WaitFor,
 };
 
 impl Step<'_> {
     /// Every participant has acknowledged: the outcome takes the header's place, in one batch.
     pub(crate) fn finish(&mut self, name: &ClientName, id: TxnId) {
-        let Some(client) = self.client_mut(name) else { return };
-        let Some(mut txn) = client.txns.remove(&id) else { return };
+        let keeps_payload = self.client(name).is_some_and(|client| client.is_last_committed(id));
+        let Some(mut txn) = self.engine.remove_header(name, id) else { return };
         assert!(txn.missing_acks().next().is_none(), "terminal only when every participant acked");
         let ending = txn.record.state;
         let Some(outcome) = ending.outcome() else {
             assert!(ending.outcome().is_some(), "terminal only after a decision, not from {ending}");
             return;
         };
-        let keeps_payload = client.is_last_committed(id);
-        let is_idle = client.txns.is_empty();
-        self.engine.timers.remove(name, id, &txn);
         self.touch(Key::Transaction(name.clone(), id), true);
         for participant in &txn.acks {
             self.touch(Key::Ack(name.clone(), id, participant.clone()), true);
         }
-        for participant in txn.members() {
-            self.engine.participants.leave(participant, name, id);
-        }
-        if is_idle {
-            self.engine.busy.remove(name);
-        }
-        if let Some(payload) = txn.payload.as_ref().filter(|_| !keeps_payload) {
-            self.engine.payload_bytes -= payload.len() as u64;
+        if txn.payload.is_some() && !keeps_payload {
             self.touch(Key::Payload(name.clone(), id), true);
         }
-        self.engine.count(name, ending, -1);
         let now = Now { uptime: self.engine.uptime, wall: self.now.wall };
         if keeps_payload {
             self.end_last_committed(name);

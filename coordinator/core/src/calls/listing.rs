@@ -153,7 +153,7 @@ impl Step<'_> {
     }
 
     fn matching(&self, filter: &TxnFilter, name: &ClientName, id: TxnId) -> Option<Txn> {
-        let old_enough = |since: crate::effect::Uptime| {
+        let old_enough = |since: crate::time::Uptime| {
             filter.older_than_ms.is_none_or(|age| self.now.uptime.millis_since(since) >= age)
         };
         if wants_ended(filter) {

@@ -28,17 +28,13 @@ impl Step<'_> {
     }
 
     fn drop_participant(&mut self, name: &ParticipantName, client: &ClientName, id: ratified_protocol::TxnId) {
-        let Some(txn) = self.txn_mut(client, id) else {
+        let dropped = self.engine.change(client, id, |txn| {
+            let entries = txn.record.participants.iter_mut();
+            entries.filter(|p| p.name == *name).for_each(|entry| entry.retired = true);
+        });
+        if dropped.is_none() {
             self.engine.stats.stray_index_entries += 1;
             return;
-        };
-        if let Some(entry) = txn.record.participants.iter_mut().find(|p| p.name == *name) {
-            entry.retired = true;
-        }
-        let decision = txn.record.decision.map(|d| d.number);
-        self.engine.participants.leave(name, client, id);
-        if let Some(number) = decision {
-            self.engine.participants.settle(name, number);
         }
         self.touch_txn(client, id);
         self.finish_if_acked(client, id);

@@ -48,19 +48,15 @@ impl Step<'_> {
     }
 
     fn add_participant(&mut self, name: &ClientName, id: TxnId, participant: &ParticipantName) {
-        let Some(txn) = self.txn_mut(name, id) else { return };
-        let entries = &mut txn.record.participants;
-        match entries.binary_search_by(|p| p.name.cmp(participant)) {
-            Ok(at) => {
-                if let Some(entry) = entries.get_mut(at) {
-                    entry.retired = false;
+        self.engine.change(name, id, |txn| {
+            let entries = &mut txn.record.participants;
+            match entries.binary_search_by(|p| p.name.cmp(participant)) {
+                Ok(at) => entries.get_mut(at).into_iter().for_each(|entry| entry.retired = false),
+                Err(at) => {
+                    entries.insert(at, ParticipantEntry { name: participant.clone(), at_begin: false, retired: false });
                 }
             }
-            Err(at) => {
-                entries.insert(at, ParticipantEntry { name: participant.clone(), at_begin: false, retired: false });
-            }
-        }
-        self.engine.participants.join(participant, name, id);
+        });
         self.touch_txn(name, id);
     }
 
@@ -101,24 +97,14 @@ impl Step<'_> {
             let detail = format!("{participant} is not a participant of this transaction");
             return Err(self.refuse_with_txn(name, id, Code::InvalidTxnState, &detail));
         }
-        let decision = txn.record.decision.map(|d| d.number);
-        if let Some(txn) = self.txn_mut(name, id) {
-            txn.acks.insert(participant.clone());
-        }
+        self.engine.change(name, id, |txn| txn.acks.insert(participant.clone()));
         if !Fault::AckNotWritten.is_on() {
             self.touch(Key::Ack(name.clone(), id, participant.clone()), false);
         }
         if Fault::HeaderGoneWithPendingAck.is_on() {
             self.ack_for_all(name, id);
         }
-        let revision = self.engine.revision;
-        if let Some(txn) = self.txn_mut(name, id) {
-            txn.changed = revision;
-        }
-        self.note_activity(name);
-        if let Some(number) = decision {
-            self.engine.participants.settle(participant, number);
-        }
+        self.note_txn_change(name, id);
         self.finish_if_acked(name, id);
         self.told(name, id, Success::Ok, false)
     }
@@ -126,15 +112,9 @@ impl Step<'_> {
     fn ack_for_all(&mut self, name: &ClientName, id: TxnId) {
         let Some(txn) = self.txn(name, id) else { return };
         let missing: Vec<_> = txn.missing_acks().cloned().collect();
-        let decision = txn.record.decision.map(|d| d.number);
         for participant in missing {
             self.touch(Key::Ack(name.clone(), id, participant.clone()), false);
-            if let Some(number) = decision {
-                self.engine.participants.settle(&participant, number);
-            }
-            if let Some(txn) = self.txn_mut(name, id) {
-                txn.acks.insert(participant);
-            }
+            self.engine.change(name, id, |txn| txn.acks.insert(participant));
         }
     }
 

@@ -9,11 +9,12 @@ use uuid::Uuid;
 
 use super::*;
 use crate::{
-    effect::{Effect, Input, Now, Request, Revision, Ticket, TxnCall, Uptime},
+    effect::{Effect, Input, Request, Revision, Ticket, TxnCall},
     limits::Limits,
     preserver::Entry,
     record::{DecisionRecord, LastCommittedRecord, ParticipantRecord},
     recovery::Recovery,
+    time::{Now, Uptime},
 };
 
 const HELD: u64 = 1;
@@ -188,7 +189,8 @@ fn a_missing_and_a_needless_deadline_are_found() {
 #[test]
 fn a_missing_and_a_needless_timer_are_found() {
     assert_broken(timers_follow_headers, "c/00000000-0000-7000-8000-000000000008", |engine| {
-        engine.timers_remove(&name("c"), id(OPEN));
+        let header = txn(engine, OPEN).clone();
+        engine.timers.remove(&name("c"), id(OPEN), &header);
     });
     // One of two entries, the other is there.
     for (n, place) in
@@ -212,7 +214,8 @@ fn a_missing_and_a_needless_timer_are_found() {
         engine.timers.add(&name("idle"), id(OPEN), &stranger);
     });
     assert_broken(timers_follow_headers, "c/00000000-0000-7000-8000-000000000005", |engine| {
-        engine.timers_remove(&name("c"), id(COMMITTING));
+        let header = txn(engine, COMMITTING).clone();
+        engine.timers.remove(&name("c"), id(COMMITTING), &header);
     });
     assert_broken(timers_follow_headers, "c/00000000-0000-7000-8000-000000000007", |engine| {
         txn(engine, ABORTING).ending_since = None;
