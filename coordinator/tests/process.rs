@@ -258,7 +258,12 @@ fn what_the_file_system_refuses_at_the_start_ends_with_3_and_what_was_configured
     };
     let (code, log) = serve(&path("file"), &[]);
     assert_eq!(code, Some(3), "{log}");
-    assert!(log.contains(&format!("ratifyd: make {}: ", path("file"))), "{log}");
+    let in_the_way = "something that is no directory has this name: name another one in data_dir, or move that away";
+    assert!(log.contains(&format!("ratifyd: make the data directory {}: {in_the_way}", path("file"))), "{log}");
+    std::os::unix::fs::symlink("nowhere", path("link")).unwrap();
+    let (code, log) = serve(&path("link"), &[]);
+    assert_eq!(code, Some(3), "{log}");
+    assert!(log.contains(in_the_way), "{log}");
     let (code, log) = serve(&path("file/below"), &[]);
     assert_eq!(code, Some(3), "{log}");
     let (code, log) = serve(&path("data"), &["--port-file", &path("absent/port")]);

@@ -81,7 +81,7 @@ impl EmbeddedStore {
     /// [`StoreError::Locked`] when another store has it; the directory cannot be made or written.
     pub fn open(options: EmbeddedOptions) -> Result<Self, StoreError> {
         let dir = &options.data_dir;
-        fs::create_dir_all(dir).map_err(file_error("make", dir))?;
+        make_dir(dir).map_err(file_error("make the data directory", dir))?;
         let lock = lock(dir)?;
         let mark = dir.join("MARK");
         let marker = Marker::open(&mark, options.mark_interval).map_err(file_error("open", &mark))?;
@@ -133,6 +133,17 @@ impl EmbeddedStore {
             Found::Nothing | Found::Batch(_) => Ok(()),
         }
     }
+}
+
+/// What is in the way, a file or a link that leads nowhere, is "File exists" to the system, which helps nobody.
+fn make_dir(dir: &Path) -> io::Result<()> {
+    fs::create_dir_all(dir).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => io::Error::new(
+            error.kind(),
+            "something that is no directory has this name: name another one in data_dir, or move that away",
+        ),
+        _ => error,
+    })
 }
 
 fn lock(dir: &Path) -> Result<File, StoreError> {
