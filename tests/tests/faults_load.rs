@@ -102,7 +102,7 @@ async fn a_start_that_meets_a_storage_error_says_so_and_the_next_one_finds_every
                     println!("{what}: {status}: {line}");
                     // Before the directory is taken there is no load that could have failed.
                     let data = ratifyd.data_dir();
-                    let taking = [("make", ""), ("open", "/LOCK"), ("open", "/MARK")];
+                    let taking = [("make the data directory", ""), ("open", "/LOCK"), ("open", "/MARK")];
                     let is_taking = |(action, file): (&str, &str)| {
                         line.starts_with(&format!("{action} {}{file}: ", data.display()))
                     };
