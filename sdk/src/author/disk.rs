@@ -16,7 +16,7 @@ const SYNC: &str = "sync";
 
 /// A file operation that failed, and where. As a [`SinkError`] it may have happened, and may be tried again.
 #[derive(Debug, Error)]
-#[error("cannot {action} {}", path.display())]
+#[error("cannot {action} {}{}", path.display(), remedy(source))]
 pub struct FileError {
     action: &'static str,
     path: PathBuf,
@@ -38,12 +38,45 @@ impl FileError {
     pub fn of_one_change(self) -> SinkError {
         use io::ErrorKind as Kind;
         match self.kind() {
-            Kind::PermissionDenied | Kind::ReadOnlyFilesystem | Kind::StorageFull | Kind::QuotaExceeded => {
-                SinkError::determinate(self)
-            }
+            Kind::PermissionDenied
+            | Kind::ReadOnlyFilesystem
+            | Kind::StorageFull
+            | Kind::QuotaExceeded
+            | Kind::CrossesDevices => SinkError::determinate(self),
+            _ if lacks_descriptors(&self.source) => SinkError::determinate(self),
             _ => SinkError::indeterminate(self),
         }
     }
+}
+
+#[cfg(unix)]
+const PROCESS_HAS_TOO_MANY_FILES: i32 = 24;
+#[cfg(unix)]
+const SYSTEM_HAS_TOO_MANY_FILES: i32 = 23;
+
+#[cfg(unix)]
+fn lacks_descriptors(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(PROCESS_HAS_TOO_MANY_FILES | SYSTEM_HAS_TOO_MANY_FILES))
+}
+
+#[cfg(not(unix))]
+fn lacks_descriptors(_: &io::Error) -> bool {
+    false
+}
+
+/// What to do, in brackets, where the system's own words do not tell.
+pub(crate) fn remedy(error: &io::Error) -> &'static str {
+    if error.kind() == io::ErrorKind::CrossesDevices {
+        return " (what is staged and what is visible must be on one file system)";
+    }
+    if !lacks_descriptors(error) {
+        return "";
+    }
+    #[cfg(unix)]
+    if error.raw_os_error() == Some(SYSTEM_HAS_TOO_MANY_FILES) {
+        return " (this machine has as many files open as it may: raise fs.file-max)";
+    }
+    " (this process has as many files open as it may: raise its limit, by ulimit -n or LimitNOFILE=)"
 }
 
 /// Makes what was renamed or removed in a directory last. Blocks.

@@ -59,6 +59,7 @@ pub use self::{
     version::Version,
 };
 
+pub(crate) use self::disk::remedy;
 use crate::error::SinkError;
 
 /// The refusal of a commit that finds this neither staged nor visible: it is lost, and no repetition brings it back.

@@ -15,7 +15,7 @@ use super::{
     Change, PendingContents, PendingError, PendingLog, PendingStore,
     codec::{Refusal, decode_file, encode_file, encode_record},
 };
-use crate::{client::MetStore, error::Cause};
+use crate::{author::remedy, client::MetStore, error::Cause};
 
 /// A file is not rewritten before it has reached twice this many bytes.
 const LEAST_BASELINE_BYTES: u64 = 4096;
@@ -56,14 +56,18 @@ static CLOSED: Condvar = Condvar::new();
 struct FileLog {
     path: PathBuf,
     state: Arc<Mutex<State>>,
-    /// The lock ends when this file is closed.
     lock_file: Option<File>,
 }
 
 impl Drop for FileLog {
     fn drop(&mut self) {
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-        self.lock_file = None;
+        if let Some(file) = self.lock_file.take()
+            // A child of this process that has not executed its program yet holds the file open, too.
+            && let Err(error) = file.unlock()
+        {
+            tracing::warn!(path = %self.path.display(), %error, "the lock ends with the process only");
+        }
         open.remove(&self.path);
         CLOSED.notify_all();
     }
@@ -261,7 +265,7 @@ fn lock(path: &Path) -> Result<File, PendingError> {
 
 fn at(path: &Path) -> impl Fn(io::Error) -> PendingError + use<> {
     let path = path.to_owned();
-    move |error| PendingError::Io { path: path.clone(), cause: Cause::new(error) }
+    move |error| PendingError::Io { path: path.clone(), cause: Cause::new(format!("{error}{}", remedy(&error))) }
 }
 
 fn refused(path: &Path, refusal: Refusal) -> PendingError {

@@ -4,6 +4,7 @@
 #[cfg(feature = "testkit")]
 pub(crate) mod contract;
 pub(crate) mod crash;
+pub(crate) mod descriptors;
 pub(crate) mod proxy;
 pub(crate) mod sink;
 

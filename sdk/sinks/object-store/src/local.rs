@@ -10,8 +10,7 @@ use std::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use object_store::{
-    Error as StoreError, MultipartUpload, ObjectStore, ObjectStoreExt, PutMultipartOptions, local::LocalFileSystem,
-    path::Path,
+    Error as StoreError, MultipartUpload, ObjectStore, PutMultipartOptions, local::LocalFileSystem, path::Path,
 };
 use ratified::{
     ClientName, SinkError, TxnContext, TxnId,
@@ -137,12 +136,11 @@ impl Backend for Local {
             Found::Missing => return self.shown_by_another(file).await,
         }
         self.steps.pass(&ObjectStep::Reveal { key: &key.to_string(), index })?;
-        match self.disk.store.rename(&from, &key.path()).await {
-            Ok(()) => Ok(true),
-            Err(StoreError::NotFound { .. }) => self.shown_by_another(file).await,
-            // A rename that failed although it was done could not be synced: asking for the sync again proves nothing.
-            Err(error) if self.look(file).await? == Found::Same => self.disk.failed_sync.note(error).map(|()| true),
-            Err(error) => Err(failed("rename", &from)(error)),
+        let (staged, target) = (self.disk.path(&from)?, self.disk.path(&key.path())?);
+        let is_first = index == 0;
+        match blocking(move || put_in_place(&staged, &target, is_first)).await? {
+            Moved::Now => Ok(true),
+            Moved::NothingThere => self.shown_by_another(file).await,
         }
     }
 
@@ -211,6 +209,32 @@ impl Local {
             Found::Same => Ok(false),
             Found::Missing => Err(lost(&file.key)),
             Found::Different(why) => Err(not_as_staged(&file.key, OBJECT, &why)),
+        }
+    }
+}
+
+enum Moved {
+    Now,
+    NothingThere,
+}
+
+/// Renames a staged file to its target, whose folders may be missing. Syncs nothing, and so needs no descriptor: a rename that
+/// is done can only fail to last where [`Local::settle`](Backend::settle) syncs it.
+fn put_in_place(staged: &FsPath, target: &FsPath, is_first: bool) -> Result<Moved, SinkError> {
+    let missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+    let renamed = match fs::rename(staged, target) {
+        Err(error) if missing(&error) => {
+            target.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::rename(staged, target))
+        }
+        renamed => renamed,
+    };
+    match renamed {
+        Ok(()) => Ok(Moved::Now),
+        Err(error) if missing(&error) => Ok(Moved::NothingThere),
+        Err(error) => {
+            let error = at("rename", staged)(error);
+            // With files moved before it the commit has happened in part.
+            Err(if is_first { error.of_one_change() } else { error.into() })
         }
     }
 }

@@ -5,19 +5,24 @@
 mod support;
 
 use std::{
-    env,
+    env, fs,
     path::{Path, PathBuf},
     process::Command,
 };
 
-use ratified::{Committed, Epoch, SinkCommitter, SinkWriter, TwoPhaseSink, TxnContext, sinks::file::TargetName};
+use ratified::{
+    Committed, Epoch, SinkCommitter, SinkError, SinkWriter, TwoPhaseSink, TxnContext, sinks::file::TargetName,
+};
 
 use ratified_object_store::{
     JsonLines, ObjectHandle, ObjectStoreSink, committed_objects,
     store::{ObjectStoreExt, local::LocalFileSystem},
 };
 use ratified_servers::SmallDisk;
-use support::crash::{Site, client, die_before_every_step, live, txn};
+use support::{
+    crash::{Site, client, die_before_every_step, live, txn},
+    descriptors::{dir_of_child, outcomes_with_few_files, run_around, run_with_few_files},
+};
 use tempfile::TempDir;
 
 struct Objects;
@@ -127,4 +132,51 @@ async fn a_full_disk_is_told_at_pre_commit_and_takes_the_next_transaction_once_t
     writer.pre_commit(&next, &mut handle).await.unwrap();
     assert_eq!(committer.commit(&next, &handle).await.unwrap(), Committed::Now);
     assert!(Objects::visible(&disk.path()).await == format!("\"{}\"\n", "y".repeat(3 << 20)));
+}
+
+#[tokio::test]
+#[ignore = "run as a process of its own, with few files, by the other test"]
+async fn child_with_few_files() {
+    let sink = Objects::sink(&dir_of_child(), || {});
+    assert!(outcomes_with_few_files(&sink).await > 0, "none was too few");
+}
+
+#[tokio::test]
+async fn an_outcome_that_lacks_descriptors_is_tried_again_and_no_failed_sync() {
+    let dir = TempDir::new().unwrap();
+    run_with_few_files("child_with_few_files", dir.path());
+    assert_eq!(Objects::visible(dir.path()).await.lines().next(), Some("1"), "an odd one was committed");
+}
+
+#[tokio::test]
+#[ignore = "run as a process of its own, under strace, by the other test"]
+async fn child_that_commits_until_it_is_done() {
+    let sink = Objects::sink(&dir_of_child(), || {});
+    let mut writer = sink.writer().await.unwrap();
+    let mut handle = writer.begin(&txn()).await.unwrap();
+    writer.write(&txn(), &mut handle, vec![1]).await.unwrap();
+    writer.pre_commit(&txn(), &mut handle).await.unwrap();
+    let committer = sink.committer().await.unwrap();
+    let mut attempts = 1;
+    while let Err(error) = committer.commit(&txn(), &handle).await {
+        assert!(matches!(error, SinkError::Retry { .. }), "{error}");
+        attempts += 1;
+    }
+    fs::write(dir_of_child().join("attempts"), attempts.to_string()).unwrap();
+}
+
+#[tokio::test]
+async fn a_descriptor_that_is_missing_only_where_a_commit_syncs_is_no_failed_sync() {
+    // The n-th time that a thread opens the directory.
+    for nth in 1..4 {
+        let dir = TempDir::new().unwrap();
+        let synced = dir.path().join("out/odd");
+        let inject = format!("inject=openat:error=EMFILE:when={nth}");
+        let mut strace = Command::new("strace");
+        strace.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=openat", "-e", &inject, "-P"]).arg(synced);
+        run_around(strace, "child_that_commits_until_it_is_done", dir.path());
+        assert_eq!(Objects::visible(dir.path()).await, "1\n");
+        let attempts: u32 = fs::read_to_string(dir.path().join("attempts")).unwrap().parse().unwrap();
+        assert!(nth > 1 || attempts > 1, "nothing failed");
+    }
 }

@@ -5,3 +5,5 @@
 pub(crate) mod contract;
 #[path = "../../../../tests/support/crash.rs"]
 pub(crate) mod crash;
+#[path = "../../../../tests/support/descriptors.rs"]
+pub(crate) mod descriptors;
