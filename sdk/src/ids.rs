@@ -67,6 +67,13 @@ fn stepped(floor: TxnId, step: u32) -> Result<TxnId, IdError> {
     TxnId::from_bytes((time | version_and_variant | middle | (next & LOW_MASK)).to_be_bytes())
 }
 
+/// Host and id of this process, for people.
+pub(crate) fn this_process() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = if host.trim().is_empty() { "host" } else { host.trim() };
+    format!("{host}:{}", std::process::id())
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -160,7 +160,10 @@ async fn a_first_start_into_a_sink_that_has_data_of_this_client_is_refused_namin
     for again in 0..2 {
         let failed = first_start(&lost).await.map(|_| ()).unwrap_err();
         let is_told = matches!(&failed, RuntimeError::SinkAhead { visible, .. } if *visible == [id]);
-        assert!(is_told && failed.to_string().contains("job.part-0"), "{again}: {failed}");
+        let told = failed.to_string();
+        assert!(is_told && told.contains("of job.part-0 (1 visible, 0 staged"), "{again}: {told}");
+        // Where it is and who asks; the other owner is known to another coordinator only.
+        assert!(told.contains("in a place that it does not tell: ") && told.contains("beside this owner, "), "{told}");
     }
     let accepting = lost.job_builder().first_start(true).accept_unknown_data(true);
     let mut runtime = accepting.open(part).await.unwrap();

@@ -1,6 +1,7 @@
 //! For sinks that write to a disk.
 
 use std::{
+    ffi::OsStr,
     fs::{self, File},
     io::{self, Read as _},
     path::{Path, PathBuf},
@@ -85,6 +86,60 @@ pub(crate) fn remedy(error: &io::Error) -> &'static str {
 /// [`FailedSync::judge`] tells what follows from it.
 pub fn sync_dir(path: &Path) -> Result<(), FileError> {
     File::open(path).map_err(at("open", path))?.sync_all().map_err(at(SYNC, path))
+}
+
+/// Whether files can be moved from one directory to another: makes an empty one at `from`, moves it to `to`, and removes it. For
+/// finding out before anything is staged what would else be met behind the decision: no right to write there, another file
+/// system. Others may do the same under the same names. Blocks.
+///
+/// # Errors
+/// They cannot; the caller must mend what the error names.
+pub fn try_to_move(from: &Path, to: &Path) -> Result<(), FileError> {
+    let unless_missing = |done: io::Result<()>| match done {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    };
+    fs::write(from, "").map_err(at("make", from))?;
+    if let Err(error) = unless_missing(fs::rename(from, to)) {
+        let _ = fs::remove_file(from);
+        return Err(at("move files from the staging directory to", to)(error));
+    }
+    unless_missing(fs::remove_file(to)).map_err(at("remove", to))
+}
+
+/// The name that a directory was made under, if it is another one than this path ends with: where names are not told apart by
+/// case, one directory has several. Blocks.
+///
+/// # Errors
+/// The directory above cannot be read.
+pub fn other_name(dir: &Path) -> Result<Option<String>, FileError> {
+    let (Some(parent), Some(name)) = (dir.parent(), dir.file_name().and_then(OsStr::to_str)) else { return Ok(None) };
+    let ours = match fs::metadata(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        ours => identity(&ours.map_err(at("look at", dir))?),
+    };
+    for entry in fs::read_dir(parent).map_err(at("list", parent))? {
+        let entry = entry.map_err(at("list", parent))?;
+        let Ok(other) = entry.file_name().into_string() else { continue };
+        let is_alike = other != name && other.eq_ignore_ascii_case(name);
+        if is_alike && fs::metadata(entry.path()).is_ok_and(|there| identity(&there) == ours) {
+            return Ok(Some(other));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(unix)]
+fn identity(metadata: &fs::Metadata) -> (u64, u64) {
+    use std::os::unix::fs::MetadataExt as _;
+
+    (metadata.dev(), metadata.ino())
+}
+
+/// Names that are alike are taken for one where the system gives files no number.
+#[cfg(not(unix))]
+fn identity(_: &fs::Metadata) -> (u64, u64) {
+    (0, 0)
 }
 
 impl From<FileError> for SinkError {

@@ -52,7 +52,7 @@ use std::fmt::Display;
 
 pub use self::{
     current::{Current, Stage},
-    disk::{FailedSync, FileError, Found, at, blocking, compare_file, sync_dir},
+    disk::{FailedSync, FileError, Found, at, blocking, compare_file, other_name, sync_dir, try_to_move},
     json::json_line,
     names::{Extension, MAX_EXTENSION_CHARS, MAX_TARGET_CHARS, NameError, TargetName, client_checksum},
     newest::Newest,

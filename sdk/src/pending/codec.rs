@@ -32,6 +32,8 @@ pub(super) enum Refusal {
     Damaged(usize, &'static str),
     /// An unknown version.
     Version(u8),
+    /// It is sound, and of this client.
+    OtherClient(ClientName),
 }
 
 /// What was read from a pending file.
@@ -135,10 +137,22 @@ fn decode_header(bytes: &[u8], client: &ClientName) -> Result<(u8, u64, usize), 
     let durable = number(bytes, version_at + 1);
     let expected = header(version, client, durable.unwrap_or_default());
     if bytes.get(..expected.len()) == Some(&expected) {
-        Ok((version, durable.unwrap_or_default(), expected.len()))
-    } else {
-        Err(Refusal::Damaged(version_at + 1, "the head is damaged, or of another client"))
+        return Ok((version, durable.unwrap_or_default(), expected.len()));
     }
+    let owner = named_in_header(bytes, version_at + 1 + 8);
+    let is_sound = |owner: &ClientName| {
+        let theirs = header(version, owner, durable.unwrap_or_default());
+        bytes.get(..theirs.len()) == Some(&theirs)
+    };
+    match owner.filter(is_sound) {
+        Some(owner) => Err(Refusal::OtherClient(owner)),
+        None => Err(Refusal::Damaged(version_at + 1, "the head is damaged")),
+    }
+}
+
+fn named_in_header(bytes: &[u8], at: usize) -> Option<ClientName> {
+    let length = usize::from(*bytes.get(at)?);
+    std::str::from_utf8(bytes.get(at + 1..at + 1 + length)?).ok()?.parse().ok()
 }
 
 fn number(bytes: &[u8], at: usize) -> Option<u64> {
@@ -264,6 +278,7 @@ mod tests {
             match refused {
                 Refusal::Damaged(offset, _) => assert!(offset <= at / 8, "{offset} {at}"),
                 Refusal::Version(_) => assert_eq!(at / 8, 8),
+                Refusal::OtherClient(owner) => panic!("{owner}"),
             }
         }
     }
@@ -309,7 +324,7 @@ mod tests {
     fn an_unknown_version_and_another_client_are_refused() {
         let mut file = encode_file(&client(), changes().into_iter());
         let other = "job.1".parse().unwrap();
-        assert!(matches!(decode_file(&file, &other), Err(Refusal::Damaged(9, _))));
+        assert_eq!(decode_file(&file, &other), Err(Refusal::OtherClient(client())));
         file[8] = 3;
         assert_eq!(decode_file(&file, &client()), Err(Refusal::Version(3)));
     }

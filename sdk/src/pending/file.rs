@@ -15,10 +15,12 @@ use super::{
     Change, PendingContents, PendingError, PendingLog, PendingStore,
     codec::{Refusal, decode_file, encode_file, encode_record},
 };
-use crate::{author::remedy, client::MetStore, error::Cause};
+use crate::{author::remedy, client::MetStore, error::Cause, ids::this_process};
 
 /// A file is not rewritten before it has reached twice this many bytes.
 const LEAST_BASELINE_BYTES: u64 = 4096;
+/// As much as is told of what stands in a lock file.
+const MAX_HOLDER_BYTES: u64 = 200;
 
 /// Keeps pending transactions in a directory, one file per client.
 ///
@@ -158,7 +160,7 @@ impl State {
             }
             Err(error) => return Err(at(path)(error)),
         }
-        let mut read = decode_file(&bytes, client).map_err(|refusal| refused(path, refusal))?;
+        let mut read = decode_file(&bytes, client).map_err(|refusal| refused(path, client, refusal))?;
         let mut contents = PendingContents::default();
         std::mem::take(&mut read.changes).into_iter().for_each(|change| contents.apply(change));
         if read.is_old {
@@ -209,6 +211,7 @@ impl State {
         }
         if must_be_durable {
             self.file.sync_data()?;
+            still_there(&self.file)?;
             self.durable = self.length;
         }
         Ok(())
@@ -222,6 +225,22 @@ impl State {
         self.baseline = self.length.max(LEAST_BASELINE_BYTES);
         Ok(())
     }
+}
+
+/// What is on disk under no name is lost with the process.
+#[cfg(unix)]
+fn still_there(file: &File) -> io::Result<()> {
+    use std::os::unix::fs::MetadataExt as _;
+
+    if file.metadata()?.nlink() > 0 {
+        return Ok(());
+    }
+    Err(io::Error::new(io::ErrorKind::NotFound, "it was removed while it was in use"))
+}
+
+#[cfg(not(unix))]
+fn still_there(_: &File) -> io::Result<()> {
+    Ok(())
 }
 
 /// Puts a whole file in place: afterwards it is there durably, or the old one still is.
@@ -255,10 +274,23 @@ impl Replacement {
 }
 
 fn lock(path: &Path) -> Result<File, PendingError> {
-    let file = OpenOptions::new().create(true).truncate(false).write(true).open(path).map_err(at(path))?;
+    let options = OpenOptions::new().create(true).truncate(false).read(true).write(true).to_owned();
+    let mut file = options.open(path).map_err(at(path))?;
+    let this = this_process();
     match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(PendingError::Locked { path: path.to_owned() }),
+        Ok(()) => {
+            // For whoever finds it locked; that nothing can be written now is found out where it matters.
+            let _ = file.set_len(0).and_then(|()| file.write_all(this.as_bytes()));
+            Ok(file)
+        }
+        Err(TryLockError::WouldBlock) => {
+            let mut holder = Vec::new();
+            // It may have been locked a moment ago, or by something else.
+            let _ = file.take(MAX_HOLDER_BYTES).read_to_end(&mut holder);
+            let holder = String::from_utf8_lossy(&holder).escape_debug().to_string();
+            let holder = if holder.is_empty() { "it has not said which".to_owned() } else { holder };
+            Err(PendingError::Locked { path: path.to_owned(), holder, this })
+        }
         Err(TryLockError::Error(error)) => Err(at(path)(error)),
     }
 }
@@ -268,9 +300,10 @@ fn at(path: &Path) -> impl Fn(io::Error) -> PendingError + use<> {
     move |error| PendingError::Io { path: path.clone(), cause: Cause::new(format!("{error}{}", remedy(&error))) }
 }
 
-fn refused(path: &Path, refusal: Refusal) -> PendingError {
+fn refused(path: &Path, client: &ClientName, refusal: Refusal) -> PendingError {
     let path = path.to_owned();
     match refusal {
+        Refusal::OtherClient(owner) => PendingError::OtherClient { path, owner, client: client.clone() },
         Refusal::Damaged(offset, what) => PendingError::Damaged { path, offset: offset as u64, what },
         Refusal::Version(version) => PendingError::UnknownVersion { path, version },
     }
@@ -464,9 +497,100 @@ mod tests {
             .unwrap();
         let mut said = [0; 5];
         holder.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
-        assert!(matches!(open(dir.path()).await, Err(PendingError::Locked { path }) if path.ends_with("job.0.lock")));
+        let told = open(dir.path()).await.map(drop).unwrap_err().to_string();
+        let (path, this) = (lock_path.canonicalize().unwrap(), this_process());
+        let held = |holder: &str| format!("{} is held by another process: {holder}; this is {this}", path.display());
+        assert_eq!(told, held("it has not said which"));
+        fs::write(&lock_path, "elsewhere:7\n").unwrap();
+        assert_eq!(open(dir.path()).await.map(drop).unwrap_err().to_string(), held("elsewhere:7\\n"));
         drop(holder.stdin.take());
         holder.wait().unwrap();
-        assert!(open(dir.path()).await.is_ok());
+        let log = open(dir.path()).await.unwrap();
+        assert_eq!(fs::read_to_string(&lock_path).unwrap(), this);
+        drop(log);
+    }
+
+    /// As on a file system that does not tell names apart by case: both names lead to one file.
+    #[tokio::test]
+    async fn a_client_whose_file_is_another_ones_is_refused_naming_both() {
+        let dir = tempfile::tempdir().unwrap();
+        let id = IdSource::above([]).draw().unwrap();
+        let log = open(dir.path()).await.unwrap();
+        log.begin(id).await.unwrap();
+        std::os::unix::fs::symlink(dir.path().join("job.0.pending"), dir.path().join("JOB.0.pending")).unwrap();
+        let other = FileStore::new(dir.path()).open(&"JOB.0".parse().unwrap()).await.map(drop).unwrap_err();
+        let expected = format!(
+            "{} is the file of job.0, not of JOB.0: this file system does not tell the two names apart; rename one of \
+             them, or keep them in different directories",
+            dir.path().canonicalize().unwrap().join("JOB.0.pending").display()
+        );
+        assert_eq!(other.to_string(), expected);
+        log.remove(id).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_file_that_goes_while_it_is_open_is_told_by_the_next_begin_and_made_again_by_the_next_open() {
+        let dir = tempfile::tempdir().unwrap();
+        let (pending, mut ids) = (dir.path().join("pending"), IdSource::above([]));
+        let log = open(&pending).await.unwrap();
+        let path = pending.canonicalize().unwrap().join("job.0.pending");
+        fs::remove_dir_all(&pending).unwrap();
+        let id = ids.draw().unwrap();
+        let told = log.begin(id).await.unwrap_err().to_string();
+        assert_eq!(told, format!("{}: it was removed while it was in use", path.display()));
+        let again = open(&pending).await.unwrap();
+        assert_eq!(again.contents(), PendingContents::default());
+        again.begin(id).await.unwrap();
+        drop((log, again));
+        assert_eq!(open(&pending).await.unwrap().contents().entries, BTreeMap::from([(id, None)]));
+        assert!(path.exists());
+    }
+
+    #[tokio::test]
+    async fn a_full_disk_is_told_with_the_file_and_what_was_begun_before_is_kept() {
+        let disk = ratified_servers::SmallDisk::mount(256 << 10);
+        let mut ids = IdSource::above([]);
+        let filler = disk.path().join("filler");
+        let fill = || drop(fs::write(&filler, vec![7; 1 << 20]));
+        fill();
+        let told = open(&disk.path()).await.map(drop).unwrap_err().to_string();
+        assert!(told.contains("job.0.pending: No space left on device"), "{told}");
+        fs::remove_file(&filler).unwrap();
+        let log = open(&disk.path()).await.unwrap();
+        let kept = ids.draw().unwrap();
+        log.begin(kept).await.unwrap();
+        fill();
+        let mut refused = None;
+        // What the file's last page has left.
+        for _ in 0..200 {
+            refused = log.begin(ids.draw().unwrap()).await.err();
+            if refused.is_some() {
+                break;
+            }
+        }
+        let told = refused.unwrap().to_string();
+        assert!(told.contains("job.0.pending: No space left on device"), "{told}");
+        fs::remove_file(&filler).unwrap();
+        let again = open(&disk.path()).await.unwrap();
+        assert!(again.contents().entries.contains_key(&kept));
+        again.begin(ids.draw().unwrap()).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_directory_that_cannot_be_made_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, gone) = (dir.path().join("file"), dir.path().join("link"));
+        fs::write(&file, "").unwrap();
+        std::os::unix::fs::symlink(dir.path().join("gone"), &gone).unwrap();
+        for (place, why) in [
+            (file.join("pending"), "Not a directory"),
+            (gone, "File exists"),
+            (dir.path().join("d".repeat(256)), "File name too long"),
+        ] {
+            let told = open(&place).await.map(drop).unwrap_err().to_string();
+            assert!(told.starts_with(&format!("{}: {why}", place.display())), "{told}");
+        }
+        let odd = dir.path().join("two\nlines");
+        open(&odd).await.unwrap().begin(IdSource::above([]).draw().unwrap()).await.unwrap();
     }
 }

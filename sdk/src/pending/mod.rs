@@ -107,11 +107,31 @@ pub enum PendingError {
         /// The version it says.
         version: u8,
     },
-    /// Another process has the client open on this machine. The caller must stop that one first.
-    #[error("{} is held by another process", path.display())]
+    /// Another process has the client open on this machine. The caller must stop that one first, or give one of the two
+    /// jobs another name or another directory.
+    #[error("{} is held by another process: {holder}; this is {this}", path.display())]
     Locked {
         /// The lock file.
         path: PathBuf,
+        /// Host and id of the process that holds it, as it says itself.
+        holder: String,
+        /// Host and id of this process.
+        this: String,
+    },
+    /// The file is another client's: the file system does not tell their names apart. The caller must rename one of the
+    /// clients, or keep them in different directories.
+    #[error(
+        "{} is the file of {owner}, not of {client}: this file system does not tell the two names apart; rename one of \
+         them, or keep them in different directories",
+        path.display()
+    )]
+    OtherClient {
+        /// Which file.
+        path: PathBuf,
+        /// Whose it is.
+        owner: ClientName,
+        /// Who wanted to open it.
+        client: ClientName,
     },
     /// Too many transactions are pending. The caller must finish some: open again.
     #[error("more than {MAX_PENDING_ENTRIES} transactions are pending")]

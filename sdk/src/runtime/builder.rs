@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     client::CoordinatorClient,
+    ids::this_process,
     pending::{MemoryStore, PendingStore},
     sink::TwoPhaseSink,
 };
@@ -89,9 +90,7 @@ impl Default for EngineDriven {
 pub struct SelfCheckpointing {}
 
 fn default_owner() -> ShortText {
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let host = if host.trim().is_empty() { "host" } else { host.trim() };
-    ShortText::try_from(format!("{host}:{}", std::process::id())).unwrap_or_default()
+    ShortText::try_from(this_process()).unwrap_or_default()
 }
 
 /// The sink of a job whose engine draws barriers and takes checkpoints, being set up. It opens as an [`EngineSink`].

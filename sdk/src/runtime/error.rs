@@ -93,16 +93,22 @@ pub enum RuntimeError {
         committed: Option<CheckpointId>,
     },
     /// The sink holds data of this client that the coordinator and the restored state do not know, or are about to end: both
-    /// were put back, or the coordinator's store was lost, and its records would be written twice. The caller must put the
-    /// sink back, too, restore a newer state, or accept the duplicates (`accept_unknown_data`).
+    /// were put back, the coordinator's store was lost, or a job that another coordinator knows has the same client and
+    /// writes to the same place. The caller must put the sink back, too, restore a newer state, give one of the two jobs
+    /// another name or another place, or accept the duplicates (`accept_unknown_data`).
     #[error(
-        "the sink is ahead of what is known of {client} ({} visible, {} staged, the newest {}): the job, the \
-         coordinator or both were put back, or its store was lost, and records would be written twice",
+        "the sink is ahead of what is known of {client} ({} visible, {} staged, the newest {}) in {place}: the job, the \
+         coordinator or both were put back, or its store was lost, and records would be written twice; or beside this \
+         owner, {this}, another one writes there under the same client and another coordinator",
         visible.len(), staged.len(), show(&visible.iter().chain(staged).max())
     )]
     SinkAhead {
         /// Whose data.
         client: ClientName,
+        /// Where it is, as far as the sink can tell.
+        place: String,
+        /// The owner text of this runtime.
+        this: String,
         /// What readers of the sink see and nobody accounts for.
         visible: Vec<TxnId>,
         /// What is staged although nothing ever began.

@@ -203,7 +203,7 @@ impl<S: TwoPhaseSink> Opening<S> {
             findings.owned.push(owned);
         }
         if !self.settings.accept_unknown_data {
-            check_sink(&self.rules, &findings, self.settings.first_start)?;
+            check_sink(&self.rules, &findings, self.settings.first_start).map_err(|error| self.name_place(error))?;
         }
         let commands = plan(&self.rules, &findings)?;
         for one in raised.iter() {
@@ -215,6 +215,13 @@ impl<S: TwoPhaseSink> Opening<S> {
         let last = |one: &Found| Some((one.client.clone(), one.last_committed?));
         let last_committed = findings.clients.iter().filter_map(last).collect();
         self.finish(&Known { raised, named, last_committed }, commands).await
+    }
+
+    fn name_place(&self, error: RuntimeError) -> RuntimeError {
+        let RuntimeError::SinkAhead { client, visible, staged, .. } = error else { return error };
+        let places: Vec<_> = self.sink.places().iter().map(ToString::to_string).collect();
+        let place = if places.is_empty() { "a place that it does not tell".to_owned() } else { places.join(", ") };
+        RuntimeError::SinkAhead { client, place, this: self.settings.owner.to_string(), visible, staged }
     }
 
     /// The writing half, once everything is finished.

@@ -14,7 +14,10 @@ use object_store::{
 };
 use ratified::{
     ClientName, SinkError, TxnContext, TxnId,
-    author::{FailedSync, FileError, Found, at, blocking, compare_file, lost, not_as_staged, sync_dir},
+    author::{
+        FailedSync, FileError, Found, at, blocking, compare_file, lost, not_as_staged, other_name, sync_dir,
+        try_to_move,
+    },
 };
 use tokio::sync::Mutex;
 
@@ -23,6 +26,9 @@ use super::{
     handle::{ObjectFile, ObjectHandle, Staged},
     names::{Layout, ObjectKey},
 };
+
+/// An empty file that is moved as a commit would move one.
+const PROBE: &str = "_ratified-probe";
 
 /// A directory that outlives the process, shared by writers and committers.
 pub(super) struct Local {
@@ -63,6 +69,14 @@ impl Disk {
         self.sync_up(from).or_else(|error| self.failed_sync.judge(error))
     }
 
+    /// Whether what is staged can be moved towards a key: as far as its folders are there.
+    fn try_to_move(&self, layout: &Layout, client: &ClientName, key: &Path) -> Result<(), SinkError> {
+        let (staging, target) = (self.path(&layout.client_folder(client))?, self.path(key)?);
+        fs::create_dir_all(&staging).map_err(at("make", &staging))?;
+        let Some(folder) = target.ancestors().skip(1).find(|folder| folder.is_dir()) else { return Ok(()) };
+        Ok(try_to_move(&staging.join(PROBE), &folder.join(format!("{PROBE}-{client}")))?)
+    }
+
     fn remove_folder(&self, folder: &FsPath) -> Result<(), SinkError> {
         match fs::remove_dir_all(folder) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at("remove", folder)(error).into()),
@@ -98,6 +112,8 @@ impl Backend for Local {
         self.disk.check_usable()?;
         self.steps.pass(&ObjectStep::Create { key: &key.to_string() })?;
         let staged = key.staged(&place.client);
+        let (disk, layout, client, target) = (self.disk.clone(), self.layout.clone(), place.client.clone(), key.path());
+        blocking(move || disk.try_to_move(&layout, &client, &target)).await?;
         let begun = self.disk.store.put_multipart_opts(&staged, PutMultipartOptions::default()).await;
         let upload = begun.map_err(failed("begin", &staged))?;
         let state = Mutex::new((0, upload));
@@ -184,7 +200,15 @@ impl Backend for Local {
 
     async fn staged(&self, client: &ClientName) -> Result<Vec<TxnId>, SinkError> {
         let folder = self.disk.path(&self.layout.client_folder(client))?;
+        let client = client.clone();
         blocking(move || {
+            if let Some(owner) = other_name(&folder)? {
+                let folder = folder.display();
+                return Err(SinkError::rejected(format!(
+                    "{folder} is the directory of the client {owner}, not of {client}: this file system does not tell the \
+                     two names apart; rename one of them, or give them different prefixes"
+                )));
+            }
             let entries = match fs::read_dir(&folder) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
                 entries => entries.map_err(at("list", &folder))?,

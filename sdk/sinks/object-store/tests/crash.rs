@@ -6,6 +6,7 @@ mod support;
 
 use std::{
     env, fs,
+    os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -132,6 +133,50 @@ async fn a_full_disk_is_told_at_pre_commit_and_takes_the_next_transaction_once_t
     writer.pre_commit(&next, &mut handle).await.unwrap();
     assert_eq!(committer.commit(&next, &handle).await.unwrap(), Committed::Now);
     assert!(Objects::visible(&disk.path()).await == format!("\"{}\"\n", "y".repeat(3 << 20)));
+}
+
+#[tokio::test]
+async fn a_target_on_another_file_system_is_told_before_anything_is_staged() {
+    let (dir, disk) = (TempDir::new().unwrap(), SmallDisk::mount(1 << 20));
+    fs::create_dir(dir.path().join("out")).unwrap();
+    symlink(disk.path(), dir.path().join("out/odd")).unwrap();
+    let sink = Objects::sink(dir.path(), || {});
+    let mut writer = sink.writer().await.unwrap();
+    let mut handle = writer.begin(&txn()).await.unwrap();
+    let told = match writer.write(&txn(), &mut handle, vec![1]).await {
+        Ok(()) => writer.pre_commit(&txn(), &mut handle).await.unwrap_err().to_string(),
+        Err(error) => error.to_string(),
+    };
+    let place = dir.path().canonicalize().unwrap().join("out/odd/_ratified-probe-shop.sink.0");
+    let expected = format!(
+        "cannot move files from the staging directory to {} (what is staged and what is visible must be on one file \
+         system): Invalid cross-device link",
+        place.display()
+    );
+    assert!(told.contains(&expected), "{told}");
+    assert_eq!(fs::read_dir(disk.path()).unwrap().count(), 0);
+}
+
+/// As on a file system that does not tell names apart by case: both names lead to one directory.
+#[tokio::test]
+async fn a_client_whose_directory_is_another_ones_is_refused_at_open_naming_both() {
+    let dir = TempDir::new().unwrap();
+    let sink = Objects::sink(dir.path(), || {});
+    let mut writer = sink.writer().await.unwrap();
+    let mut handle = writer.begin(&txn()).await.unwrap();
+    writer.write(&txn(), &mut handle, vec![1]).await.unwrap();
+    writer.pre_commit(&txn(), &mut handle).await.unwrap();
+    let staging = dir.path().canonicalize().unwrap().join("out/_ratified");
+    symlink(staging.join("shop.sink.0"), staging.join("SHOP.sink.0")).unwrap();
+    let committer = sink.committer().await.unwrap();
+    let told = committer.list_staged(&"SHOP.sink.0".parse().unwrap()).await.unwrap_err().to_string();
+    let expected = format!(
+        "the sink refused: {} is the directory of the client shop.sink.0, not of SHOP.sink.0: this file system does not \
+         tell the two names apart; rename one of them, or give them different prefixes",
+        staging.join("SHOP.sink.0").display()
+    );
+    assert_eq!(told, expected);
+    assert_eq!(committer.list_staged(&"sink.0".parse().unwrap()).await.unwrap(), []);
 }
 
 #[tokio::test]

@@ -168,7 +168,8 @@ pub fn check_sink(rules: &Rules, findings: &Findings, is_first_start: bool) -> R
         let visible: Vec<_> = one.visible.iter().flatten().copied().filter(is_ahead).collect();
         let staged = if is_first_start && known.is_none() { one.staged.clone() } else { Vec::new() };
         if !visible.is_empty() || !staged.is_empty() {
-            return Err(RuntimeError::SinkAhead { client: one.client.clone(), visible, staged });
+            let (client, place, this) = (one.client.clone(), String::new(), String::new());
+            return Err(RuntimeError::SinkAhead { client, place, this, visible, staged });
         }
     }
     Ok(())

@@ -15,6 +15,8 @@ use crate::{
 };
 
 const STAGING: &str = ".staged";
+/// An empty file that is moved as a commit would move one, to find out before anything is staged whether it can.
+const PROBE: &str = ".probe";
 
 /// A step that changes the disk and is about to be taken. For tests and drills, see
 /// [`FileSinkBuilder::on_step`](super::FileSinkBuilder::on_step).
@@ -126,10 +128,18 @@ impl Disk {
         Ok(())
     }
 
-    /// The parts staged under a client, in order. What has another name is none of ours.
+    /// Whether a staged file can be moved to where it is seen: rights, one file system.
+    pub(super) fn try_to_move(&self, client: &ClientName) -> Result<(), FileError> {
+        author::try_to_move(&self.staging_dir(client).join(PROBE), &self.root.join(format!("{PROBE}-{client}")))
+    }
+
+    /// The parts staged under a client, in order. What has another name is none of ours: where names are not told apart by
+    /// case, another client's may be in the same directory.
     pub(super) fn staged_parts(&self, client: &ClientName) -> Result<Vec<PartName>, FileError> {
         let dir = self.staging_dir(client);
-        read_parts(&dir).map_err(at("list", &dir))
+        let mut parts = read_parts(&dir).map_err(at("list", &dir))?;
+        parts.retain(|part| part.is_of(client));
+        Ok(parts)
     }
 
     /// The newest transactions of a client that have visible files.

@@ -12,7 +12,9 @@
 //!
 //! What it takes for granted, and what readers must know:
 //! * The root is one file system that keeps what was synced and renames atomically, also across directories: any local
-//!   POSIX file system. Names are told apart by case.
+//!   POSIX file system. That a file can be moved from the staging directory to the root is tried before a client's first
+//!   transaction. Where names are not told apart by case, clients that differ only by that do not meet; of two such targets
+//!   in one transaction the second is refused.
 //! * Committed files stay where they are, unchanged, until their transaction is acknowledged: they are the proof that a
 //!   repeated commit looks for. A file that is neither staged nor visible stops the job.
 //! * The files of one transaction become visible one after the other, not at one instant. A crash in between is mended

@@ -3,9 +3,10 @@
 use std::{
     collections::BTreeMap,
     fmt,
-    fs::{File, OpenOptions},
-    io::Write as _,
+    fs::{self, File, OpenOptions},
+    io::{self, Write as _},
     mem,
+    path::Path,
     sync::Arc,
 };
 
@@ -67,7 +68,8 @@ impl<R: Send + 'static> SinkWriter for FileWriter<R> {
         self.disk.check_usable()?;
         if self.ready.as_ref() != Some(&txn.client) {
             let (disk, client) = (self.disk.clone(), txn.client.clone());
-            blocking(move || disk.make_dirs(&client).map_err(SinkError::determinate)).await?;
+            let prepared = move || disk.make_dirs(&client).and_then(|()| disk.try_to_move(&client));
+            blocking(move || prepared().map_err(SinkError::determinate)).await?;
             self.ready = Some(txn.client.clone());
         }
         let staging = Staging { txn: txn.clone(), files: BTreeMap::new(), buffered: 0 };
@@ -162,14 +164,14 @@ impl Staging {
     fn seal(mut self, disk: &Disk) -> Result<Vec<Part>, FileError> {
         self.flush(disk)?;
         let dir = disk.staging_dir(&self.txn.client);
-        let mut parts = Vec::with_capacity(self.files.len());
-        for file in mem::take(&mut self.files).into_values() {
-            parts.push(file.seal(disk, &self.txn.client)?);
+        let files: Vec<_> = mem::take(&mut self.files).into_values().collect();
+        for file in &files {
+            file.sync(disk, &dir)?;
         }
-        if !parts.is_empty() {
+        if !files.is_empty() {
             disk.sync_dir(&dir)?;
         }
-        Ok(parts)
+        files.into_iter().map(|file| file.seal(&dir)).collect()
     }
 }
 
@@ -195,11 +197,33 @@ impl StagedFile {
         Ok(())
     }
 
-    fn seal(self, disk: &Disk, client: &ClientName) -> Result<Part, FileError> {
+    fn sync(&self, disk: &Disk, dir: &Path) -> Result<(), FileError> {
         let name = self.name.to_string();
-        let path = disk.staging_dir(client).join(&name);
         let synced = disk.step(FileStep::SyncFile { file: &name });
-        synced.and_then(|()| self.file.map_or(Ok(()), |file| file.sync_all())).map_err(at("sync", &path))?;
+        let synced = synced.and_then(|()| self.file.as_ref().map_or(Ok(()), File::sync_all));
+        synced.map_err(at("sync", &dir.join(name)))
+    }
+
+    /// The part, if it is still where a commit will look for it: a directory may have been removed or moved meanwhile.
+    fn seal(self, dir: &Path) -> Result<Part, FileError> {
+        let path = dir.join(self.name.to_string());
+        self.file.map_or(Ok(()), |file| is_at(&file, &path)).map_err(at("find what was staged at", &path))?;
         Ok(Part { file: self.name, bytes: self.bytes, crc32: self.hasher.finalize() })
     }
+}
+
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::MetadataExt as _;
+
+    let (ours, there) = (file.metadata()?, fs::symlink_metadata(path)?);
+    if (ours.dev(), ours.ino()) == (there.dev(), there.ino()) {
+        return Ok(());
+    }
+    Err(io::Error::other("another file is there"))
+}
+
+#[cfg(not(unix))]
+fn is_at(_: &File, path: &Path) -> io::Result<()> {
+    fs::symlink_metadata(path).map(drop)
 }

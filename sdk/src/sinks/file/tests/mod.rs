@@ -2,6 +2,7 @@
 
 mod committing;
 mod staging;
+mod strangers;
 
 use std::{
     fs, io,
