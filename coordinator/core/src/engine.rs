@@ -7,7 +7,6 @@ use ratified_protocol::ClientName;
 use crate::{
     client::Client,
     effect::{Effect, Input, Revision},
-    fault::Fault,
     limits::Limits,
     participants::Participants,
     preserver::TransactionMetadataPreserver,
@@ -81,18 +80,10 @@ impl Engine {
     /// Ends a batch: appends what has to be written. Outcomes that ended since the last call are flushed first, one
     /// flush per client whatever their number (PIP-255); in the same batch the headers go.
     pub fn seal(&mut self, out: &mut Vec<Effect>) {
-        let with_headers = Fault::TerminalBeforeFlush.is_on()
-            && self.dirty.keys().any(|key| matches!(key, Key::Transaction(..)) && self.record_at(key).is_none());
         for client in self.preserver.dirty() {
-            if with_headers {
-                break;
-            }
             let records = self.preserver.flush(&client);
             self.stats.preserver_flush_writes += u64::from(!records.is_empty());
             for (id, record) in records {
-                if Fault::FlushSkipped.is_on() {
-                    continue;
-                }
                 self.dirty.remove(&Key::Outcome(client.clone(), id));
                 out.push(Effect::Persist(Write::Put(Record::Outcome(client.clone(), id, record))));
             }

@@ -7,7 +7,6 @@ mod calls;
 mod client;
 mod effect;
 mod engine;
-pub mod fault;
 mod headers;
 mod history;
 mod invariants;

@@ -14,7 +14,6 @@ use ratified_protocol::{CheckpointId, ClientName, EndReason, Outcome, TxnId};
 
 use crate::{
     effect::Revision,
-    fault::Fault,
     limits::Limits,
     record::OutcomeRecord,
     time::{Now, Uptime},
@@ -213,19 +212,11 @@ impl TransactionMetadataPreserver {
         self.clients.get(client).map_or(0, |kept| kept.queues.of(outcome).len())
     }
 
-    fn len_of_both(&self, client: &ClientName) -> usize {
-        Outcome::ALL.iter().map(|outcome| self.queue_len(client, *outcome)).sum()
-    }
-
     /// Drops one outcome beyond N that is older than the retention, if there is one.
     pub(crate) fn evict_next(&mut self, now: Uptime) -> Option<Dropped> {
         let (ended, client, outcome) = self.surplus.first()?.clone();
-        if now.millis_since(ended) < self.limits.gc_retention_ms && !Fault::RetentionIgnored.is_on() {
+        if now.millis_since(ended) < self.limits.gc_retention_ms {
             return None;
-        }
-        if Fault::UnflushedEvicted.is_on() {
-            let entries = self.clients.get_mut(&client).map(|kept| &mut kept.entries)?;
-            entries.retain(|_, entry| entry.terminal.is_some());
         }
         self.drop_oldest(&client, outcome)
     }
@@ -233,8 +224,7 @@ impl TransactionMetadataPreserver {
     /// Drops one outcome that is older than the persist time, if there is one.
     pub(crate) fn expire_next(&mut self, now: Uptime) -> Option<Dropped> {
         let (ended, client, outcome) = self.oldest.first()?.clone();
-        let persist_time_ms = self.limits.persist_time_ms >> u32::from(Fault::ExpiryTooEarly.is_on());
-        if now.millis_since(ended) < persist_time_ms {
+        if now.millis_since(ended) < self.limits.persist_time_ms {
             return None;
         }
         self.drop_oldest(&client, outcome)
@@ -314,9 +304,7 @@ impl TransactionMetadataPreserver {
     fn reindex(&mut self, client: &ClientName, outcome: Outcome) {
         if let Some(ended) = self.front_end(client, outcome) {
             let key = (ended, client.clone(), outcome);
-            let shared = Fault::SharedN.is_on();
-            let kept = if shared { self.len_of_both(client) } else { self.queue_len(client, outcome) };
-            if kept > self.limits.persist_count {
+            if self.queue_len(client, outcome) > self.limits.persist_count {
                 self.surplus.insert(key.clone());
             }
             if self.queue_len(client, outcome) > self.never_expiring(outcome) {

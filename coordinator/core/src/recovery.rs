@@ -17,7 +17,6 @@ use crate::{
     client::Client,
     effect::{Effect, Revision},
     engine::Engine,
-    fault::Fault,
     limits::Limits,
     preserver::Entry,
     record::{ClientRecord, OutcomeRecord, ParticipantRecord, Record, TransactionRecord},
@@ -164,7 +163,7 @@ impl Recovery {
                 return Err(damaged("transaction", &name, id, "its client is missing"));
             };
             let payload = self.payloads.remove(&key);
-            let acks = self.acks.remove(&key).filter(|_| !Fault::AcksForgotten.is_on()).unwrap_or_default();
+            let acks = self.acks.remove(&key).unwrap_or_default();
             let header = Header { id, record: &record, acks: &acks, has_payload: payload.is_some() };
             check_header(client, &header, &engine.participants)
                 .map_err(|problem| damaged("transaction", &name, id, problem))?;
@@ -174,12 +173,9 @@ impl Recovery {
             let ending_since = record.decision.map(|_| now.uptime);
             let mut txn =
                 Transaction { record, acks, payload, deadline: None, ending_since, changed: Revision::default() };
-            let from = if Fault::LeaseNotRenewed.is_on() { txn.record.begun } else { now.uptime };
-            txn.deadline = txn.period_from(from);
+            txn.deadline = txn.period_from(now.uptime);
             if let Some(decision) = txn.record.decision {
-                if !Fault::DecisionNumbersRestart.is_on() {
-                    engine.next_decision = engine.next_decision.max(decision.number + 1);
-                }
+                engine.next_decision = engine.next_decision.max(decision.number + 1);
                 ending.push(key);
             }
             client.record.newest_txn_id = client.record.newest_txn_id.max(Some(id));

@@ -6,7 +6,6 @@ use crate::{
     client::Client,
     effect::{Answer, Effect, Ownership, OwnershipEvent, Request, Revision, Success, Ticket, Transition},
     engine::Engine,
-    fault::Fault,
     preserver::Entry,
     record::Key,
     time::Now,
@@ -99,7 +98,6 @@ impl<'a> Step<'a> {
             Ok(told) => told,
             Err(refusal) => (Answer::Problem(Box::new(refusal.problem)), refusal.after),
         };
-        let after = if Fault::ReplyBeforeSync.is_on() { Revision::default() } else { after };
         self.out.push(Effect::Reply { ticket, after, answer });
     }
 
@@ -247,8 +245,7 @@ impl<'a> Step<'a> {
     pub(crate) fn tell(&self, name: &ClientName, id: TxnId) -> Option<(Txn, Revision)> {
         let client = self.client(name)?;
         if let Some(txn) = client.txns.get(&id) {
-            let after = if Fault::UnsyncedRead.is_on() { Revision::default() } else { txn.changed };
-            return Some((txn.view(name, id, self.now.uptime), after));
+            return Some((txn.view(name, id, self.now.uptime), txn.changed));
         }
         let payload = client.last_payload.clone().filter(|_| client.is_last_committed(id)).map(Payload::new);
         let mut txn = if let Some(entry) = self.engine.preserver.lookup(name, id) {
@@ -267,9 +264,7 @@ impl<'a> Step<'a> {
 
     /// Why an absent id is absent: it never began here, or nobody knows any more.
     pub(crate) fn absent(&mut self, name: &ClientName, id: TxnId) -> Refusal {
-        let evicted = self.client(name).is_some_and(|c| c.has_evicted(id));
-        let evicted = evicted && !Fault::EvictedToldAsUnknown.is_on() || Fault::UnknownToldAsExpired.is_on();
-        if evicted {
+        if self.client(name).is_some_and(|c| c.has_evicted(id)) {
             self.engine.stats.lookup_expired += 1;
             let detail = format!("the outcome of {id} is no longer kept and never guessed; an operator decides");
             self.refuse(name, Code::OutcomeExpired, detail)

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use ratified_protocol::{ClientName, EndReason, Outcome, TxnId, TxnState};
+use ratified_protocol::{ClientName, TxnId, TxnState};
 
 use crate::{
     effect::{Effect, Sweep},
     engine::Engine,
-    fault::Fault,
     step::Step,
     time::Uptime,
     transaction::Transaction,
@@ -172,10 +171,6 @@ impl Step<'_> {
 
     fn sweep_timeout(&mut self) -> bool {
         let now = self.now.uptime;
-        if let Some((name, id)) = self.wrongly_due() {
-            self.decide(&name, id, Outcome::Aborted, EndReason::Timeout);
-            return true;
-        }
         if let Some((deadline, name, id)) = self.engine.timers.first_due(now) {
             if !self.expire_if_due(&name, id) {
                 // One bad entry must never stop the rest.
@@ -189,19 +184,6 @@ impl Step<'_> {
             return true;
         }
         false
-    }
-
-    /// What seeded defects take for due.
-    fn wrongly_due(&self) -> Option<(ClientName, TxnId)> {
-        let timers = &self.engine.timers;
-        let (prepared, unchecked) = (Fault::SweepAbortsPrepared.is_on(), Fault::SweepWithoutCheck.is_on());
-        let mut since =
-            timers.prepared_since.iter().filter(|_| prepared).chain(timers.open_since.iter().filter(|_| unchecked));
-        let overdue = |(since, name, id): &&(Uptime, ClientName, TxnId)| {
-            let timeout_ms = self.txn(name, *id).map_or(u64::MAX, |txn| txn.record.timeout_ms.as_millis());
-            self.now.uptime.millis_since(*since) >= timeout_ms
-        };
-        since.find(overdue).map(|(_, name, id)| (name.clone(), *id))
     }
 
     fn sweep_expiry(&mut self) -> bool {

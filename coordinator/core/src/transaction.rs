@@ -9,7 +9,6 @@ use ratified_protocol::{
 
 use crate::{
     effect::Revision,
-    fault::Fault,
     record::{ParticipantEntry, TransactionRecord},
     time::{Now, Uptime},
 };
@@ -74,8 +73,7 @@ impl Transaction {
 
     /// Whether its deadline has passed: at the deadline itself it has.
     pub(crate) fn is_due(&self, now: Uptime) -> bool {
-        let now = if Fault::DeadlineEarly.is_on() { now.plus_millis(1) } else { now };
-        self.deadline.is_some_and(|deadline| deadline < now || (deadline == now && !Fault::DeadlineLate.is_on()))
+        self.deadline.is_some_and(|deadline| deadline <= now)
     }
 
     /// One full period from now, for a state that has one.

@@ -1,6 +1,6 @@
 //! Defects seeded on purpose: the harness has to find each of them.
 
-pub use ratified_core::fault::Fault as EngineFault;
+use crate::engine_defect::{self, EngineDefect};
 
 macro_rules! faults {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
@@ -73,8 +73,8 @@ pub enum Faults {
     None,
     /// In the store double or the client model.
     Model(Fault),
-    /// In the engine; only with the feature `faults`.
-    Engine(EngineFault),
+    /// In the engine.
+    Engine(EngineDefect),
 }
 
 impl Faults {
@@ -86,7 +86,7 @@ impl Faults {
     /// Every fault there is.
     pub fn all() -> impl Iterator<Item = Self> {
         let model = Fault::ALL.iter().copied().map(Self::Model);
-        model.chain(EngineFault::ALL.iter().copied().map(Self::Engine))
+        model.chain(EngineDefect::ALL.iter().copied().map(Self::Engine))
     }
 
     /// Its name.
@@ -94,15 +94,14 @@ impl Faults {
         match self {
             Self::None => "none".to_owned(),
             Self::Model(fault) => format!("{fault:?}"),
-            Self::Engine(fault) => format!("{fault:?}"),
+            Self::Engine(defect) => defect.name().to_owned(),
         }
     }
 
     /// Seeds the engine's part in this thread.
     pub fn seed(self) {
-        #[cfg(feature = "faults")]
-        ratified_core::fault::seed(match self {
-            Self::Engine(fault) => Some(fault),
+        engine_defect::seed(match self {
+            Self::Engine(defect) => Some(defect),
             _ => None,
         });
     }

@@ -28,6 +28,7 @@
 
 pub mod actors;
 pub mod disk;
+pub mod engine_defect;
 pub mod exhaustive;
 pub mod fault;
 pub mod kernel;

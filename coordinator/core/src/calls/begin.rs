@@ -4,7 +4,6 @@ use ratified_protocol::{BeginRequest, ClientName, Code, EpochRequest, Outcome, P
 
 use crate::{
     effect::Success,
-    fault::Fault,
     record::Key,
     step::{Refusal, Step, Told, TxnResult},
     transaction::Transaction,
@@ -20,7 +19,7 @@ impl Step<'_> {
         }
         let live = self.txn(name, id).map(|txn| txn.record.state);
         let Some(state) = live else {
-            if let Some((mut txn, after)) = self.tell(name, id).filter(|_| !Fault::BeginForgetsOutcome.is_on()) {
+            if let Some((mut txn, after)) = self.tell(name, id) {
                 self.engine.stats.lookup_hits += 1;
                 txn.replayed = true;
                 return Ok(Told { success: Success::Ok, txn, after });
@@ -38,7 +37,7 @@ impl Step<'_> {
     }
 
     fn begin_new(&mut self, name: &ClientName, id: TxnId, request: &BeginRequest) -> TxnResult {
-        if self.client(name).is_some_and(|c| c.has_evicted(id)) && !Fault::BeginBelowWatermark.is_on() {
+        if self.client(name).is_some_and(|c| c.has_evicted(id)) {
             self.engine.stats.lookup_expired += 1;
             let detail = format!("{id} is not above evictedThrough: it may have ended long ago; draw a newer id");
             return Err(self.refuse(name, Code::TxnIdTooOld, detail));
@@ -91,9 +90,7 @@ impl Step<'_> {
         if let Some(told) = self.tell_decided(name, id, Outcome::Committed)? {
             return Ok(Told { success: Success::Ok, ..told });
         }
-        if !Fault::StalePrepare.is_on() {
-            self.check_epoch(name, request.epoch)?;
-        }
+        self.check_epoch(name, request.epoch)?;
         if self.txn(name, id).is_some_and(|txn| txn.record.state == TxnState::Prepared) {
             if !self.txn(name, id).is_some_and(|txn| txn.was_prepared_with(request)) {
                 let detail = "this transaction was prepared with another checkpointId, payload or preparedTimeoutMs";

@@ -7,7 +7,6 @@ use ratified_protocol::{
 use crate::{
     client::live_index,
     effect::{Audit, Effect, Success, Ticket, TxnCall},
-    fault::Fault,
     preserver::Entry,
     record::{DecisionRecord, Key, LastCommittedRecord},
     step::{Refusal, Step, Told, TxnResult},
@@ -142,14 +141,7 @@ impl Step<'_> {
         let Some((mut txn, after)) = self.tell(name, id) else { return Err(self.absent(name, id)) };
         let Some(outcome) = txn.state.outcome() else { return Ok(None) };
         self.engine.stats.lookup_hits += 1;
-        if outcome != asked && Fault::ContraryToldAsDone.is_on() {
-            txn.state = asked.terminal().into();
-            return Ok(Some(Told { success: Success::Ok, txn, after }));
-        }
         if outcome == asked {
-            if Fault::RepeatWrites.is_on() && !txn.state.is_terminal() {
-                self.touch_txn(name, id);
-            }
             txn.replayed = true;
             let success = if txn.state.is_terminal() { Success::Ok } else { Success::Accepted };
             return Ok(Some(Told { success, txn, after }));
@@ -216,12 +208,7 @@ impl Step<'_> {
         if let Some(count) = by_reason.and_then(|r| self.engine.stats.decided.get_mut(index)?.get_mut(r)) {
             *count += 1;
         }
-        if !Fault::DecisionNotWritten.is_on() {
-            self.touch_txn(name, id);
-        }
-        if Fault::PayloadDroppedEarly.is_on() {
-            self.drop_payload(name, id);
-        }
+        self.touch_txn(name, id);
         if outcome == Outcome::Committed {
             self.move_last_committed(name, id, checkpoint_id, reason);
         }
@@ -234,11 +221,6 @@ impl Step<'_> {
         for participant in &missing {
             self.wake_participant(participant);
         }
-    }
-
-    fn drop_payload(&mut self, name: &ClientName, id: TxnId) {
-        self.engine.change(name, id, |txn| txn.payload = None);
-        self.touch(Key::Payload(name.clone(), id), true);
     }
 
     /// PIP-255 `append`: in memory only; from here a lookup answers the outcome.
@@ -268,7 +250,7 @@ impl Step<'_> {
         let payload = self.txn(name, id).and_then(|txn| txn.payload.clone());
         let Some(client) = self.client_mut(name) else { return };
         let before = client.record.last_committed;
-        if before.is_some_and(|last| last.txn_id > id) && !Fault::LastCommittedByArrival.is_on() {
+        if before.is_some_and(|last| last.txn_id > id) {
             return;
         }
         client.record.last_committed = Some(LastCommittedRecord { txn_id: id, checkpoint_id, end_time, end_reason });

@@ -4,7 +4,6 @@ use ratified_protocol::{ClientName, EndReason, Outcome, TxnId, TxnState};
 
 use crate::{
     effect::{Answer, Effect, Revision, Success, Ticket, Transition},
-    fault::Fault,
     preserver::Dropped,
     record::Key,
     step::{Step, Told},
@@ -62,25 +61,9 @@ impl Step<'_> {
 
     /// The preserver has dropped an outcome.
     pub(crate) fn outcome_dropped(&mut self, one: &Dropped) {
-        if !Fault::ExpiryNotWritten.is_on() {
-            self.touch(Key::Outcome(one.client.clone(), one.txn_id), one.flushed);
-        }
-        if Fault::LastCommittedExpires.is_on()
-            && self.client(&one.client).is_some_and(|c| c.is_last_committed(one.txn_id))
-        {
-            self.drop_last_committed(&one.client);
-        }
+        self.touch(Key::Outcome(one.client.clone(), one.txn_id), one.flushed);
         self.trace_removed(&one.client, one.txn_id);
         self.note_activity(&one.client);
-    }
-
-    fn drop_last_committed(&mut self, name: &ClientName) {
-        let Some(client) = self.client_mut(name) else { return };
-        let Some(last) = client.record.last_committed.take() else { return };
-        let payload = client.last_payload.take();
-        self.engine.payload_bytes -= payload.map_or(0, |p| p.len() as u64);
-        self.touch_client(name);
-        self.touch(Key::Payload(name.clone(), last.txn_id), true);
     }
 
     /// Raises `evictedThrough` if nothing is left of an id: in the same batch as the removal, so that an absent id is
@@ -91,7 +74,7 @@ impl Step<'_> {
         if preserved || client.txns.contains_key(&id) || client.is_last_committed(id) {
             return;
         }
-        if !client.has_evicted(id) && !Fault::EvictionWithoutWatermark.is_on() {
+        if !client.has_evicted(id) {
             client.record.evicted_through = Some(id);
             self.touch_client(name);
         }
@@ -102,7 +85,6 @@ impl Step<'_> {
         let Some(txn) = self.txn(name, id).filter(|txn| txn.is_due(self.now.uptime)) else { return false };
         let reason = match txn.record.state {
             TxnState::Prepared => EndReason::PreparedTimeout,
-            _ if Fault::TimeoutToldAsFenced.is_on() => EndReason::Fenced,
             _ => EndReason::Timeout,
         };
         self.decide(name, id, Outcome::Aborted, reason);
@@ -130,9 +112,6 @@ impl Step<'_> {
     }
 
     fn answer_waiters(&mut self, name: &ClientName, id: TxnId) {
-        if Fault::WaiterForgotten.is_on() {
-            return;
-        }
         for (ticket, what) in self.engine.waiting.take_for_txn(name, id) {
             self.answer_parked(ticket, &what);
         }

@@ -8,7 +8,6 @@ use ratified_protocol::{
 use crate::{
     client::Client,
     effect::{OwnershipEvent, Revision},
-    fault::Fault,
     record::Key,
     step::{Refusal, Step},
     transaction::Transaction,
@@ -55,17 +54,8 @@ impl Step<'_> {
         }
         self.check_generation(name, request)?;
         match self.client(name).and_then(|c| c.is_current(request.incarnation)) {
-            Some(false) if Fault::SupersededIsCurrent.is_on() && is_there => {}
             Some(false) => return Err(self.refuse_superseded(name, request)),
-            Some(true) if is_there => {
-                if Fault::RepeatedOpenFences.is_on() {
-                    self.fence_older(name);
-                }
-                self.raise_generation(name, request);
-                if Fault::RepeatedOpenBeforeSync.is_on() {
-                    return Ok((self.open_answer(name).0, Revision::default()));
-                }
-            }
+            Some(true) if is_there => self.raise_generation(name, request),
             known => {
                 self.check_room(name, is_there)?;
                 self.take_over(name, request, known.is_some())?;
@@ -139,10 +129,8 @@ impl Step<'_> {
             client.hand_over(epoch, request.incarnation, request.owner.clone());
         }
         client.record.generation = client.record.generation.max(request.generation);
-        if !(Fault::EpochNotWritten.is_on() && existed) {
-            self.touch(Key::Client(name.clone()), existed);
-            self.touch_client(name);
-        }
+        self.touch(Key::Client(name.clone()), existed);
+        self.touch_client(name);
         self.tell_ownership(name, OwnershipEvent::Opened { generation: request.generation });
         self.fence_older(name);
         Ok(())
@@ -153,13 +141,7 @@ impl Step<'_> {
     fn fence_older(&mut self, name: &ClientName) {
         let Some(client) = self.client(name) else { return };
         let (epoch, now) = (client.record.epoch, self.now.uptime);
-        let is_older = |t: &Transaction| {
-            let own = Fault::RepeatedOpenFences.is_on() && t.record.epoch == epoch;
-            match t.record.state {
-                TxnState::Open => (t.record.epoch < epoch || own) && !Fault::OpenFencesNothing.is_on(),
-                state => state == TxnState::Prepared && Fault::OpenAbortsPrepared.is_on(),
-            }
-        };
+        let is_older = |t: &Transaction| t.record.state == TxnState::Open && t.record.epoch < epoch;
         let ends = client.txns.iter().filter(|(_, t)| t.is_due(now) || is_older(t));
         let ids: Vec<TxnId> = ends.map(|(id, _)| *id).collect();
         for id in ids {

@@ -4,7 +4,6 @@ use ratified_protocol::{ClientItem, ClientName, Code, ParticipantAnswer, Partici
 
 use crate::{
     effect::{Audit, Effect},
-    fault::Fault,
     record::{Key, ParticipantRecord},
     step::{Refusal, Step},
 };
@@ -95,10 +94,6 @@ impl Step<'_> {
             self.touch(Key::Outcome(name.clone(), one.txn_id), one.flushed);
         }
         self.touch_client(name);
-        if Fault::ForgetWithoutTombstone.is_on() {
-            self.engine.clients.remove(name);
-            self.engine.tombstones -= 1;
-        }
         dropped.len() as u64
     }
 }

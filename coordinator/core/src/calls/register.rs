@@ -4,7 +4,6 @@ use ratified_protocol::{ClientName, Code, EpochRequest, MAX_PARTICIPANTS, Outcom
 
 use crate::{
     effect::Success,
-    fault::Fault,
     record::{Key, ParticipantEntry},
     step::{Refusal, Step, TxnResult},
 };
@@ -31,7 +30,7 @@ impl Step<'_> {
         if known {
             return self.told(name, id, Success::Ok, true);
         }
-        if state != TxnState::Open && !(Fault::JoinAfterOpen.is_on() && state == TxnState::Prepared) {
+        if state != TxnState::Open {
             let detail = "a participant can only join while the transaction is OPEN";
             return Err(self.refuse_with_txn(name, id, Code::InvalidTxnState, detail));
         }
@@ -69,9 +68,6 @@ impl Step<'_> {
         outcome: Outcome,
     ) -> TxnResult {
         let Some((txn, _)) = self.tell(name, id) else { return Err(self.absent(name, id)) };
-        if Fault::AckBeforeDecision.is_on() && txn.state.outcome().is_none() {
-            return self.ack_live(name, id, participant);
-        }
         let Some(decided) = txn.state.outcome() else {
             let detail = "there is no decision to acknowledge yet";
             return Err(self.refuse_with_txn(name, id, Code::InvalidTxnState, detail));
@@ -98,24 +94,10 @@ impl Step<'_> {
             return Err(self.refuse_with_txn(name, id, Code::InvalidTxnState, &detail));
         }
         self.engine.change(name, id, |txn| txn.acks.insert(participant.clone()));
-        if !Fault::AckNotWritten.is_on() {
-            self.touch(Key::Ack(name.clone(), id, participant.clone()), false);
-        }
-        if Fault::HeaderGoneWithPendingAck.is_on() {
-            self.ack_for_all(name, id);
-        }
+        self.touch(Key::Ack(name.clone(), id, participant.clone()), false);
         self.note_txn_change(name, id);
         self.finish_if_acked(name, id);
         self.told(name, id, Success::Ok, false)
-    }
-
-    fn ack_for_all(&mut self, name: &ClientName, id: TxnId) {
-        let Some(txn) = self.txn(name, id) else { return };
-        let missing: Vec<_> = txn.missing_acks().cloned().collect();
-        for participant in missing {
-            self.touch(Key::Ack(name.clone(), id, participant.clone()), false);
-            self.engine.change(name, id, |txn| txn.acks.insert(participant));
-        }
     }
 
     /// Ends a decided transaction that waits for nobody.

@@ -25,7 +25,7 @@ struct Args {
     /// Run this seed alone and print its trace.
     #[arg(long)]
     trace: Option<u64>,
-    /// Seed this defect; those of the engine need the feature `faults`.
+    /// Seed this defect.
     #[arg(long, default_value = "")]
     fault: String,
     /// Print every probe.
