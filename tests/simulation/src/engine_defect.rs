@@ -1,5 +1,5 @@
-//! Which defect of the engine is on: none can be. The copy of the workspace in which the defects are seeded has another
-//! file in this place.
+//! Which defect of the engine is on: none can be. The copy of the workspace in which they are seeded ([`crate::copy`])
+//! has another file in this place.
 
 /// A defect of the engine: there is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -7,13 +7,15 @@ pub enum EngineDefect {}
 
 impl EngineDefect {
     /// Every defect of the engine.
-    pub const ALL: &'static [Self] = &[];
+    pub fn all() -> impl Iterator<Item = Self> {
+        std::iter::empty()
+    }
 
     /// Its name.
-    pub const fn name(self) -> &'static str {
+    pub fn name(self) -> String {
         match self {}
     }
 }
 
-/// Seeds a defect in every engine of this thread, or none.
+/// Switches on a defect in every engine of this thread, or none.
 pub const fn seed(_: Option<EngineDefect>) {}

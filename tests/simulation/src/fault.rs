@@ -86,7 +86,7 @@ impl Faults {
     /// Every fault there is.
     pub fn all() -> impl Iterator<Item = Self> {
         let model = Fault::ALL.iter().copied().map(Self::Model);
-        model.chain(EngineDefect::ALL.iter().copied().map(Self::Engine))
+        model.chain(EngineDefect::all().map(Self::Engine))
     }
 
     /// Its name.
@@ -94,7 +94,7 @@ impl Faults {
         match self {
             Self::None => "none".to_owned(),
             Self::Model(fault) => format!("{fault:?}"),
-            Self::Engine(defect) => defect.name().to_owned(),
+            Self::Engine(defect) => defect.name(),
         }
     }
 

@@ -1,4 +1,4 @@
-//! The proof that the rings are not blind: each seeded defect has to be found, within so many seeds.
+//! The proof that the tests are not blind: each seeded defect has to be found, within so many seeds.
 
 use crate::{
     exhaustive::Space,
@@ -9,27 +9,27 @@ use crate::{
 /// What found a defect.
 #[derive(Debug, Default)]
 pub struct Finding {
-    /// How many seeds the simulation needed, and what it saw.
+    /// How many seeds the seeded simulation needed, and what it saw.
     pub simulation: Option<(u64, String)>,
-    /// Which property the search saw broken, and after how many steps.
-    pub search: Option<(usize, String)>,
+    /// Which property model checking saw broken, and after how many steps.
+    pub model_checking: Option<(usize, String)>,
 }
 
 impl Finding {
-    /// The rings that found it.
-    pub fn rings(&self) -> String {
-        match (&self.simulation, &self.search) {
-            (Some(_), Some(_)) => "B, C".to_owned(),
-            (Some(_), None) => "B".to_owned(),
-            (None, Some(_)) => "C".to_owned(),
-            (None, None) => "none".to_owned(),
+    /// Which tests found it.
+    pub const fn by(&self) -> &'static str {
+        match (&self.simulation, &self.model_checking) {
+            (Some(_), Some(_)) => "simulation, model checking",
+            (Some(_), None) => "simulation",
+            (None, Some(_)) => "model checking",
+            (None, None) => "none",
         }
     }
 }
 
-/// Looks for a defect with at most so many seeds, and with the search if it is one of the engine.
+/// Looks for a defect with at most so many seeds, and by model checking if it is one of the engine.
 pub fn find(fault: Faults, seeds: u64, threads: usize) -> Finding {
-    Finding { simulation: simulate(fault, seeds, threads), search: search(fault, threads) }
+    Finding { simulation: simulate(fault, seeds, threads), model_checking: check(fault, threads) }
 }
 
 /// Looks for a defect with at most so many seeds.
@@ -39,7 +39,7 @@ pub fn simulate(fault: Faults, seeds: u64, threads: usize) -> Option<(u64, Strin
 }
 
 /// Looks for a defect of the engine in every order of everything, within small bounds.
-pub fn search(fault: Faults, threads: usize) -> Option<(usize, String)> {
+pub fn check(fault: Faults, threads: usize) -> Option<(usize, String)> {
     if !matches!(fault, Faults::Engine(_)) {
         return None;
     }
@@ -49,28 +49,17 @@ pub fn search(fault: Faults, threads: usize) -> Option<(usize, String)> {
     })
 }
 
-/// What is on record about a defect.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Recorded {
-    /// Its name.
-    pub name: String,
-    /// Whether the search finds it, too.
-    pub by_search: bool,
-    /// The seeds within which the simulation finds it.
-    pub seeds: u64,
-}
-
-/// The record, one defect a line.
+/// The seeds within which the seeded simulation finds each defect of the store double and of the client model, by name.
 ///
 /// # Panics
-/// A line is not of the form `name rings seeds`.
-pub fn recorded() -> Vec<Recorded> {
+/// A line of the record is not of the form `name seeds`.
+pub fn recorded() -> Vec<(String, u64)> {
     let lines = include_str!("../faults.txt").lines().map(str::trim);
     let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines
         .map(|line| {
-            let [name, rings, seeds] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
-            Recorded { name: name.to_owned(), by_search: rings.contains('C'), seeds: seeds.parse().unwrap() }
+            let (name, seeds) = line.split_once(' ').unwrap_or_else(|| panic!("{line}"));
+            (name.to_owned(), seeds.parse().unwrap())
         })
         .collect()
 }
