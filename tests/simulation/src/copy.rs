@@ -113,3 +113,96 @@ fn write(path: &Path, content: &[u8]) -> io::Result<()> {
     path.parent().map_or(Ok(()), fs::create_dir_all)?;
     fs::write(path, content)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::defects::Change;
+
+    const MANIFEST: &str = "[workspace]\nmembers = [\"coordinator/core\", \"tests/simulation\"]\nexclude = [\"fuzz\"]\n\n\
+                            [workspace.dependencies]\nratified-core = { path = \"coordinator/core\" }\nserde = \"1\"\n";
+
+    fn workspace() -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for (path, content) in [
+            ("Cargo.toml", MANIFEST),
+            ("Cargo.lock", "locked"),
+            (CORE, "mod rules;\n"),
+            ("coordinator/core/src/rules.rs", "fn rule() { check(); }"),
+            ("coordinator/core/target/built", "is left behind"),
+            ("tests/simulation/src/which.rs", "none"),
+            ("tests/simulation/overlay/tests/simulation/src/which.rs", "all"),
+        ] {
+            write(&root.path().join(path), content.as_bytes()).unwrap();
+        }
+        root
+    }
+
+    fn defect(find: &str) -> Defect {
+        let file = "coordinator/core/src/rules.rs".to_owned();
+        let change = Change { file, find: find.to_owned(), put: "if !SEEDED { FOUND }".to_owned() };
+        Defect { name: "A".to_owned(), breaks: String::new(), seeds: 1, model_checking: false, changes: vec![change] }
+    }
+
+    fn files(copy: &Path) -> Vec<(String, String)> {
+        let mut files = Files::new();
+        read_below(copy, Path::new(""), &mut files).unwrap();
+        files.into_iter().map(|(path, is)| (path.display().to_string(), String::from_utf8(is).unwrap())).collect()
+    }
+
+    #[test]
+    fn a_copy_has_the_packages_elsewhere_the_defects_and_the_overlay() {
+        let (root, copy) = (workspace(), tempfile::tempdir().unwrap());
+        make(root.path(), copy.path(), &[defect("check();")]).unwrap();
+        let mut files = files(copy.path());
+        let (_, manifest) = files.remove(1);
+        let manifest: Table = manifest.parse().unwrap();
+        assert_eq!(
+            manifest,
+            MANIFEST
+                .replace("\"coordinator", "\"tree/coordinator")
+                .replace("\"tests", "\"tree/tests")
+                .replace("exclude = [\"fuzz\"]\n", "")
+                .parse()
+                .unwrap()
+        );
+        let expected = [
+            ("Cargo.lock", "locked"),
+            ("tree/coordinator/core/src/lib.rs", "mod rules;\n\npub mod seeded;\n"),
+            ("tree/coordinator/core/src/rules.rs", "fn rule() { if !crate::seeded::is_on(0) { check(); } }"),
+            ("tree/tests/simulation/src/which.rs", "all"),
+        ];
+        assert_eq!(files, expected.map(|(path, content)| (path.to_owned(), content.to_owned())));
+    }
+
+    #[test]
+    fn a_second_copy_writes_what_has_changed_and_removes_what_is_gone() {
+        let (root, copy) = (workspace(), tempfile::tempdir().unwrap());
+        make(root.path(), copy.path(), &[defect("check();")]).unwrap();
+        let lib = copy.path().join(TREE).join(CORE);
+        let before = fs::metadata(&lib).unwrap().modified().unwrap();
+        fs::remove_file(root.path().join("tests/simulation/src/which.rs")).unwrap();
+        fs::remove_dir_all(root.path().join("tests/simulation/overlay")).unwrap();
+        write(&root.path().join("coordinator/core/src/rules.rs"), b"fn rule() { check(); more(); }").unwrap();
+        make(root.path(), copy.path(), &[defect("more();")]).unwrap();
+        let names: Vec<_> = files(copy.path()).into_iter().map(|(path, _)| path).collect();
+        let (rules, lock) = ("tree/coordinator/core/src/rules.rs", "Cargo.lock");
+        assert_eq!(names, [lock, "Cargo.toml", "tree/coordinator/core/src/lib.rs", rules]);
+        assert_eq!(
+            fs::read_to_string(copy.path().join(rules)).unwrap(),
+            "fn rule() { check(); if !crate::seeded::is_on(0) { more(); } }"
+        );
+        assert_eq!(fs::metadata(&lib).unwrap().modified().unwrap(), before, "it was as it should be");
+    }
+
+    #[test]
+    fn a_defect_that_does_not_fit_is_named() {
+        let (root, copy) = (workspace(), tempfile::tempdir().unwrap());
+        let error = make(root.path(), copy.path(), &[defect("gone();")]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "A: coordinator/core/src/rules.rs does not have it: `gone();`; bring its entry in \
+             tests/simulation/defects.toml up to date"
+        );
+    }
+}

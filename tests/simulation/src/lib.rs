@@ -4,7 +4,7 @@
 //! group commit on a disk, a clock and a network that fail, with clients that follow the SDK's rules, zombies of them,
 //! operators, and strangers that follow none; an [`oracle`] outside checks every change, every batch and every answer.
 //!
-//! Model checking ([`exhaustive`]) takes the same core through every order of everything, for one and two transactions.
+//! [`model_checking`] takes the same core through every order of everything, for one and two transactions.
 //! The [`switchboard`] proves that neither is blind: it seeds defects, and each must be found. Those of the core are no
 //! part of it: they are listed in `defects.toml` and seeded in a [`copy`] of the workspace.
 //!
@@ -33,10 +33,10 @@ pub mod copy;
 pub mod defects;
 pub mod disk;
 pub mod engine_defect;
-pub mod exhaustive;
 pub mod fault;
 pub mod kernel;
 pub mod mix;
+pub mod model_checking;
 pub mod node;
 pub mod oracle;
 pub mod paths;

@@ -1,8 +1,8 @@
 //! The proof that the tests are not blind: each seeded defect has to be found, within so many seeds.
 
 use crate::{
-    exhaustive::Space,
     fault::Faults,
+    model_checking::Space,
     run::{Campaign, campaign},
 };
 

@@ -1,6 +1,6 @@
-//! The exhaustive search: every order of everything, for one and two transactions.
+//! Model checking: every order of everything, for one and two transactions.
 
-use ratified_simulation::exhaustive::Space;
+use ratified_simulation::model_checking::Space;
 
 fn must_hold(space: Space, at_least: usize) {
     let threads = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);

@@ -2,7 +2,7 @@
 
 use std::{process::ExitCode, time::Instant};
 
-use ratified_simulation::exhaustive::Space;
+use ratified_simulation::model_checking::Space;
 
 fn main() -> ExitCode {
     let numbers: Vec<u8> = std::env::args().skip(1).filter_map(|n| n.parse().ok()).collect();

@@ -1,4 +1,4 @@
-//! Every order of everything, for one and two transactions: the same core under an exhaustive search (stateright).
+//! Every order of everything, for one and two transactions: model checking of the same core (stateright).
 //!
 //! Messages stay in the network for ever: each may arrive now, later, again, or never. Between any two steps a sync may
 //! end, the coordinator may crash (and the unsynced batch survive or not), time may pass, and a sweep may run. As in
