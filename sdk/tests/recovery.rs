@@ -387,6 +387,39 @@ async fn at_least_once_is_visible_at_the_barrier_and_finishes_what_exactly_once_
 }
 
 #[tokio::test]
+async fn what_an_at_least_once_run_left_staged_is_removed_by_whoever_has_its_pending_store_and_told_by_others() {
+    let world = World::start().await;
+    let loose = || world.builder().mode(Mode::AtLeastOnce).first_start(true);
+    let mut runtime = loose().open(name(), None, []).await.unwrap();
+    runtime.write("1".into()).await.unwrap();
+    runtime.pre_commit(checkpoint(1)).await.unwrap();
+    // It dies between the sink's `pre_commit` and its `commit`; another id is nobody's.
+    world.sink.fail("commit", SinkError::rejected("the process died here"));
+    runtime.write("2".into()).await.unwrap();
+    runtime.pre_commit(checkpoint(2)).await.unwrap_err();
+    drop(runtime);
+    let foreign = "0190f2c4-7a61-7c3e-9d0a-0d0f6b1c2e3f".parse().unwrap();
+    world.sink.plant(&client(0), foreign);
+    let orphan = world.sink.ids(&client(0))[1];
+    assert_eq!(world.sink.staged(), 2);
+
+    let elsewhere = loose().pending(MemoryStore::new()).open(name(), Some(CheckpointId::new(1)), []).await.unwrap();
+    let unaccounted = [foreign, orphan].map(|id| (client(0), id));
+    assert_eq!((elsewhere.report().aborted, &elsewhere.report().unaccounted[..]), (0, &unaccounted[..]));
+    drop(elsewhere);
+    for (aborted, what) in [(1, "the orphan"), (0, "nothing more")] {
+        let mut again = loose().open(name(), Some(CheckpointId::new(1)), []).await.unwrap();
+        assert_eq!(again.report().aborted, aborted, "{what}");
+        assert_eq!(again.report().unaccounted, [(client(0), foreign)], "{what}");
+        // What is open when the process dies is removed as well.
+        again.write("lost".into()).await.unwrap();
+        again.close().await.unwrap_err();
+    }
+    assert_eq!((world.sink.visible(), world.sink.staged()), (vec!["1".to_owned()], 1));
+    assert!(world.pending.open(&client(0)).await.unwrap().contents().at_least_once.is_empty());
+}
+
+#[tokio::test]
 async fn a_file_store_carries_pending_ids_and_the_store_id_across_restarts() {
     let world = World::start().await;
     let files = FileStore::new(world.dir.path().join("pending"));

@@ -5,7 +5,7 @@
 //! record   length u32  !length u32  crc32 of length and body  body
 //! body     durable u64  kind u8  content
 //! content  2 BEGIN: id 16 bytes    3 HANDLE: id 16 bytes, handle    4 REMOVE: id 16 bytes
-//!          5 STORE: the store as it was met, as text
+//!          5 STORE: the store as it was met, as text    6 BEGIN_AT_LEAST_ONCE: id 16 bytes
 //! ```
 //! Version 1 had `1 STORE: cluster 16 bytes, loads u64` instead; it is read, and written anew as version 2.
 //!
@@ -80,6 +80,7 @@ pub(super) fn encode_record(durable: u64, change: &Change) -> Vec<u8> {
             body.extend(store.to_string().into_bytes());
         }
         Change::Begin(id) => tagged(&mut body, 2, *id),
+        Change::BeginAtLeastOnce(id) => tagged(&mut body, 6, *id),
         Change::Handle(id, handle) => {
             tagged(&mut body, 3, *id);
             body.extend(handle);
@@ -185,6 +186,7 @@ fn decode_body(body: &[u8]) -> Option<Change> {
         2 if is_bare => Some(Change::Begin(id()?)),
         3 => Some(Change::Handle(id()?, content.get(16..)?.to_vec())),
         4 if is_bare => Some(Change::Remove(id()?)),
+        6 if is_bare => Some(Change::BeginAtLeastOnce(id()?)),
         _ => None,
     }
 }
@@ -222,6 +224,7 @@ mod tests {
             Change::Handle(id(1), b"here".to_vec()),
             Change::Remove(id(1)),
             Change::Begin(id(2)),
+            Change::BeginAtLeastOnce(id(3)),
         ]
     }
 

@@ -136,6 +136,10 @@ impl PendingLog for FileLog {
         self.change(Change::Begin(id)).await
     }
 
+    async fn begin_at_least_once(&self, id: TxnId) -> Result<(), PendingError> {
+        self.change(Change::BeginAtLeastOnce(id)).await
+    }
+
     async fn attach(&self, id: TxnId, handle: Vec<u8>) -> Result<(), PendingError> {
         self.change(Change::Handle(id, handle)).await
     }
@@ -197,7 +201,7 @@ impl State {
         self.file.seek(SeekFrom::Start(self.length))?;
         self.file.write_all(&record)?;
         self.length += record.len() as u64;
-        let must_be_durable = matches!(change, Change::Begin(_));
+        let must_be_durable = matches!(change, Change::Begin(_) | Change::BeginAtLeastOnce(_));
         self.contents.apply(change);
         if self.length >= self.baseline * 2 {
             match Replacement::prepare(&self.path) {

@@ -60,6 +60,10 @@ impl PendingLog for MemoryLog {
         self.change(Change::Begin(id))
     }
 
+    async fn begin_at_least_once(&self, id: TxnId) -> Result<(), PendingError> {
+        self.change(Change::BeginAtLeastOnce(id))
+    }
+
     async fn attach(&self, id: TxnId, handle: Vec<u8>) -> Result<(), PendingError> {
         self.change(Change::Handle(id, handle))
     }

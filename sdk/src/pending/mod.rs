@@ -10,7 +10,11 @@ mod file;
 pub mod inspect;
 mod memory;
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    sync::Arc,
+};
 
 use async_trait::async_trait;
 use ratified_protocol::{ClientName, TxnId};
@@ -48,6 +52,12 @@ pub trait PendingLog: Send + Sync + 'static {
     /// See [`PendingError`]; the caller must not use the id.
     async fn begin(&self, id: TxnId) -> Result<(), PendingError>;
 
+    /// Remembers an id that is written at least once: only the sink hears of it. Durable when it returns.
+    ///
+    /// # Errors
+    /// As [`begin`](Self::begin).
+    async fn begin_at_least_once(&self, id: TxnId) -> Result<(), PendingError>;
+
     /// Adds the sink's handle to a remembered id. Durable with the next `begin`.
     ///
     /// # Errors
@@ -74,6 +84,8 @@ pub struct PendingContents {
     pub store: Option<MetStore>,
     /// Ids that are not finished, each with the sink's handle if it was told.
     pub entries: BTreeMap<TxnId, Option<Vec<u8>>>,
+    /// Ids that were written at least once. What of them is still staged nobody will ever commit.
+    pub at_least_once: BTreeSet<TxnId>,
 }
 
 /// Why a pending store failed.
@@ -148,7 +160,11 @@ impl PendingContents {
     /// Refuses a change that goes beyond a bound.
     fn check_bounds(&self, change: &Change) -> Result<(), PendingError> {
         match change {
-            Change::Begin(_) if self.entries.len() >= MAX_PENDING_ENTRIES => Err(PendingError::Full),
+            Change::Begin(_) | Change::BeginAtLeastOnce(_)
+                if self.entries.len() + self.at_least_once.len() >= MAX_PENDING_ENTRIES =>
+            {
+                Err(PendingError::Full)
+            }
             Change::Handle(_, handle) if handle.len() > MAX_HANDLE_BYTES => {
                 Err(PendingError::HandleTooLarge { bytes: handle.len() })
             }
@@ -167,8 +183,12 @@ impl PendingContents {
                     *entry = Some(handle);
                 }
             }
+            Change::BeginAtLeastOnce(id) => {
+                self.at_least_once.insert(id);
+            }
             Change::Remove(id) => {
                 self.entries.remove(&id);
+                self.at_least_once.remove(&id);
             }
         }
     }
@@ -179,7 +199,8 @@ impl PendingContents {
             let handle = handle.as_ref().map(|handle| Change::Handle(*id, handle.clone()));
             std::iter::once(Change::Begin(*id)).chain(handle)
         });
-        self.store.clone().map(Change::Store).into_iter().chain(begun)
+        let at_least_once = self.at_least_once.iter().copied().map(Change::BeginAtLeastOnce);
+        self.store.clone().map(Change::Store).into_iter().chain(begun).chain(at_least_once)
     }
 }
 
@@ -188,6 +209,7 @@ impl PendingContents {
 enum Change {
     Store(MetStore),
     Begin(TxnId),
+    BeginAtLeastOnce(TxnId),
     Handle(TxnId, Vec<u8>),
     Remove(TxnId),
 }

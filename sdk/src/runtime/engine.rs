@@ -53,6 +53,8 @@ impl<S: TwoPhaseSink> EngineSink<S> {
         }
         let driver = builder.driver.clone();
         let mut opening = Opening::start(builder, rules(&driver, restored, &named)).await?;
+        // This mode writes what the coordinator never hears of, and some of it twice.
+        opening.settings.accept_unknown_data |= driver.mode == Mode::AtLeastOnce;
         opening.lost = driver.lost.clone();
         for element in &named {
             opening.env.coordinator.expect_store(&element.store)?;
@@ -120,6 +122,7 @@ impl<S: TwoPhaseSink> EngineSink<S> {
                     let limit = Limit::Until(Instant::now() + self.intervals.settings.open_deadline);
                     let _ = self.intervals.env.sink_commit(limit, &sealed.txn, &sealed.handle).await?;
                     self.intervals.sealed_is_safe();
+                    self.intervals.owned.log.remove(sealed.txn.txn_id).await?;
                 }
             }
         }

@@ -152,8 +152,10 @@ impl<S: TwoPhaseSink> Intervals<S> {
     /// Makes the id known outwards: own disk, coordinator, sink.
     async fn begin(&mut self) -> Result<(), RuntimeError> {
         let txn = self.draw()?;
-        if self.drive.deciding != Deciding::Never {
-            self.begin_at_the_coordinator(&txn).await?;
+        match self.drive.deciding {
+            // What is staged behind this and not yet visible is found by it, and nobody else knows of it.
+            Deciding::Never => self.owned.log.begin_at_least_once(txn.txn_id).await?,
+            Deciding::WhenPrepared | Deciding::FromOpen => self.begin_at_the_coordinator(&txn).await?,
         }
         let handle = self.begin_at_the_sink(&txn).await?;
         if self.drive.deciding != Deciding::Never {
@@ -279,9 +281,8 @@ impl<S: TwoPhaseSink> Intervals<S> {
             self.env.sink_abort(limit, &open.txn, Some(&open.handle)).await?;
             if self.drive.deciding != Deciding::Never {
                 self.env.ack(limit, &open.txn, Outcome::Aborted).await?;
-                self.owned.log.remove(open.txn.txn_id).await?;
             }
-            Ok::<_, RuntimeError>(())
+            Ok::<_, RuntimeError>(self.owned.log.remove(open.txn.txn_id).await?)
         };
         if let Err(error) = result.await {
             // The next `open`, or its deadline, ends it.

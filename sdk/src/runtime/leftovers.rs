@@ -12,7 +12,10 @@ use super::{
     payload::decode_handle,
     snapshot::SnapshotElement,
 };
-use crate::sink::{SinkCommitter, TwoPhaseSink};
+use crate::{
+    error::SinkError,
+    sink::{SinkCommitter, TwoPhaseSink},
+};
 
 impl<S: TwoPhaseSink> Opening<S> {
     /// The pending store is only a hint: the coordinator is asked, and its answer followed.
@@ -63,11 +66,19 @@ impl<S: TwoPhaseSink> Opening<S> {
         Ok(())
     }
 
-    /// What the sink holds staged: removed if it was aborted, otherwise left alone, and told if nothing accounts for it.
+    /// What the sink holds staged: removed if it was aborted or written at least once, otherwise left alone, and told if
+    /// nothing accounts for it.
     pub(super) async fn clean_up_staged(&mut self, one: &Raised) -> Result<(), RuntimeError> {
         let owned = &one.owned;
+        let at_least_once = owned.log.contents().at_least_once;
         let mut suspects = BTreeSet::new();
         for id in self.staged_by(owned).await? {
+            if at_least_once.contains(&id) {
+                if !self.remove_at_least_once(owned, id).await? {
+                    suspects.insert(id);
+                }
+                continue;
+            }
             match self.look_up(&owned.client, id).await?.map(|txn| txn.state) {
                 Some(state) if state.outcome() == Some(Outcome::Aborted) => {
                     self.abort_in_sink(owned, id, &state, None).await?;
@@ -78,6 +89,9 @@ impl<S: TwoPhaseSink> Opening<S> {
                 }
             }
         }
+        for id in at_least_once.difference(&suspects) {
+            owned.log.remove(*id).await?;
+        }
         if suspects.is_empty() {
             return Ok(());
         }
@@ -87,10 +101,28 @@ impl<S: TwoPhaseSink> Opening<S> {
             move |id| staged.contains(id)
         });
         for id in suspects {
-            tracing::warn!(client = %owned.client, txn_id = %id, "staged data that nothing accounts for");
+            tracing::warn!(
+                client = %owned.client, txn_id = %id, place = %self.place(),
+                "staged data that nothing accounts for: neither the coordinator nor the pending store knows it. It is left \
+                 alone, since both may have been put back; if nobody will commit it, remove it by hand"
+            );
             self.report.unaccounted.push((owned.client.clone(), id));
         }
         Ok(())
+    }
+
+    /// Its barrier was not drawn to the end: the records are read again. False if the sink refuses to remove it: it may be
+    /// visible in part.
+    async fn remove_at_least_once(&mut self, owned: &Owned, id: TxnId) -> Result<bool, RuntimeError> {
+        match self.env.sink_abort(self.limit, &owned.context(id), None).await {
+            Ok(()) => self.report.aborted += 1,
+            Err(RuntimeError::Sink { error: SinkError::Rejected(why), .. }) => {
+                tracing::warn!(client = %owned.client, txn_id = %id, %why, "what was written at least once stays staged");
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(true)
     }
 
     pub(super) async fn staged_by(&self, owned: &Owned) -> Result<Vec<TxnId>, RuntimeError> {

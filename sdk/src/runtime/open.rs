@@ -219,9 +219,13 @@ impl<S: TwoPhaseSink> Opening<S> {
 
     fn name_place(&self, error: RuntimeError) -> RuntimeError {
         let RuntimeError::SinkAhead { client, visible, staged, .. } = error else { return error };
+        RuntimeError::SinkAhead { client, place: self.place(), this: self.settings.owner.to_string(), visible, staged }
+    }
+
+    /// Where the sink is.
+    pub(super) fn place(&self) -> String {
         let places: Vec<_> = self.sink.places().iter().map(ToString::to_string).collect();
-        let place = if places.is_empty() { "a place that it does not tell".to_owned() } else { places.join(", ") };
-        RuntimeError::SinkAhead { client, place, this: self.settings.owner.to_string(), visible, staged }
+        if places.is_empty() { "a place that it does not tell".to_owned() } else { places.join(", ") }
     }
 
     /// The writing half, once everything is finished.

@@ -94,7 +94,10 @@ pub enum Mode {
     /// Records become visible at the barrier, before the checkpoint is complete; after a failure some are written again.
     /// What an exactly-once run left pending is still finished by `open`. The coordinator hears nothing of what this mode
     /// writes: a later exactly-once run over a sink that tells what it shows must
-    /// [accept that](crate::SinkBuilder::accept_unknown_data).
+    /// [accept that](crate::SinkBuilder::accept_unknown_data); this mode accepts it by itself. What a crash leaves staged is
+    /// removed by the next `open` with the same pending store, which remembers it; without one, a
+    /// [`FileStore`](crate::pending::FileStore) on a disk that stays for example, it is only
+    /// [told](crate::OpenReport::unaccounted).
     AtLeastOnce,
 }
 

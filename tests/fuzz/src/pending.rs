@@ -32,6 +32,7 @@ pub fn pending_seeds() -> Vec<Vec<u8>> {
         Some("09090909-0909-0909-0909-090909090909.3.6ba7b8109dad41d180b400c04fd430c8".parse().expect("a store"));
     contents.entries.insert(id(1), None);
     contents.entries.insert(id(2), Some(b"handle".to_vec()));
+    contents.at_least_once.insert(id(3));
     let full = inspect::write(&client(), &contents);
     let torn = [full.clone(), full[full.len() - 40..].to_vec()].concat();
     vec![empty, full, torn]

@@ -75,13 +75,25 @@ impl PendingLog for OpenLog {
         Ok(())
     }
 
+    async fn begin_at_least_once(&self, id: TxnId) -> Result<(), PendingError> {
+        self.world.linger(6).await;
+        self.with(|log| {
+            log.current.at_least_once.insert(id);
+            log.durable = log.current.clone();
+        });
+        Ok(())
+    }
+
     async fn attach(&self, id: TxnId, handle: Vec<u8>) -> Result<(), PendingError> {
         self.with(|log| log.current.entries.insert(id, Some(handle)));
         Ok(())
     }
 
     async fn remove(&self, id: TxnId) -> Result<(), PendingError> {
-        self.with(|log| log.current.entries.remove(&id));
+        self.with(|log| {
+            log.current.entries.remove(&id);
+            log.current.at_least_once.remove(&id);
+        });
         Ok(())
     }
 

@@ -6,6 +6,7 @@ mod contract;
 mod faults;
 mod fencing;
 mod markers;
+mod orphans;
 mod positions;
 mod setup;
 mod site;
