@@ -2,9 +2,9 @@
 
 use ratified_protocol::{
     AbortRequest, AckRequest, BatchAnswer, BatchItem, BeginRequest, ClientItem, ClientName, CommitRequest,
-    DecisionsAnswer, EndReason, Epoch, EpochRequest, Generation, List, OpenAnswer, OpenRequest, ParticipantAnswer,
-    ParticipantName, PrepareRequest, PreservedOutcome, PreserverAnswer, Problem, ResolveRequest, ShortText, Txn, TxnId,
-    TxnState,
+    DecisionsAnswer, EndReason, Epoch, EpochRequest, Generation, List, ManyAnswer, ManyItem, OpenAnswer, OpenRequest,
+    ParticipantAnswer, ParticipantName, PrepareRequest, PreservedOutcome, PreserverAnswer, Problem, ResolveRequest,
+    ShortText, Txn, TxnId, TxnState,
 };
 
 use crate::record::Write;
@@ -79,6 +79,11 @@ pub enum Request {
         items: Vec<Result<BatchItem, Problem>>,
         /// Whether to stop at the first item that is not a 2xx.
         ordered: bool,
+    },
+    /// `POST /v1/batch`
+    Many {
+        /// The operations; a malformed one is refused at its turn.
+        items: Vec<Result<ManyItem, Problem>>,
     },
     /// `GET /v1/participants/{p}/decisions`
     Decisions {
@@ -336,6 +341,8 @@ pub enum Answer {
     Open(Box<OpenAnswer>),
     /// `batch`
     Batch(BatchAnswer),
+    /// `batch` over many clients
+    Many(ManyAnswer),
     /// `decisions`
     Decisions(DecisionsAnswer),
     /// `retire`, `reinstate`

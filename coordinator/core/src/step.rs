@@ -59,6 +59,10 @@ impl<'a> Step<'a> {
                 let result = self.batch(&client, items, ordered);
                 self.reply(ticket, result.map(|(answer, after)| (Answer::Batch(answer), after)));
             }
+            Request::Many { items } => {
+                let (answer, after) = self.many(items);
+                self.reply(ticket, Ok((Answer::Many(answer), after)));
+            }
             Request::Decisions { participant, after, wait_ms } => {
                 self.decisions(ticket, participant, after.as_deref(), wait_ms);
             }

@@ -201,6 +201,7 @@ fn respond(answer: Answer) -> Result<Response, Problem> {
         }
         Answer::Open(open) => json(StatusCode::OK, open.as_ref()),
         Answer::Batch(batch) => json(StatusCode::OK, &batch),
+        Answer::Many(batch) => json(StatusCode::OK, &batch),
         Answer::Decisions(decisions) => json(StatusCode::OK, &decisions),
         Answer::Participant(participant) => json(StatusCode::OK, &participant),
         Answer::Preserver(preserver) => json(StatusCode::OK, preserver.as_ref()),

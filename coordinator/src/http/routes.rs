@@ -62,6 +62,10 @@ const fn post_with(query: &'static [&'static str], parse: Parse) -> Route {
     Route { method: "POST", query, takes: Takes::Body, action: Action::Engine(parse) }
 }
 
+const fn post_batch(parse: Parse) -> Route {
+    Route { method: "POST", query: &[], takes: Takes::Batch, action: Action::Engine(parse) }
+}
+
 const fn put(parse: Parse) -> Route {
     Route { method: "PUT", query: &[], takes: Takes::Body, action: Action::Engine(parse) }
 }
@@ -88,10 +92,8 @@ pub(super) const RESOURCES: &[Resource] = &[
     at("/v1/clients", &[get(&["prefix", "pageSize", "pageToken"], clients::list)]),
     at("/v1/clients/{clientName}/open", &[post(clients::open)]),
     at("/v1/clients/{clientName}/forget", &[post(clients::forget)]),
-    at(
-        "/v1/clients/{clientName}/batch",
-        &[Route { method: "POST", query: &[], takes: Takes::Batch, action: Action::Engine(batch::batch) }],
-    ),
+    at("/v1/clients/{clientName}/batch", &[post_batch(batch::batch)]),
+    at("/v1/batch", &[post_batch(batch::many)]),
     at("/v1/clients/{clientName}/txns/{txnId}", &[put(transactions::begin), get(&["waitMs"], transactions::get)]),
     at("/v1/clients/{clientName}/txns/{txnId}/prepare", &[post(transactions::prepare)]),
     at("/v1/clients/{clientName}/txns/{txnId}/commit", &[post_with(&["waitMs"], transactions::commit)]),

@@ -259,6 +259,22 @@ impl BatchAnswer {
     }
 }
 
+/// The answer to `batch` over many clients.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct ManyAnswer {
+    /// One per operation, in order.
+    pub results: Vec<BatchResult>,
+}
+
+impl ManyAnswer {
+    /// These results, in the order of the operations.
+    pub const fn new(results: Vec<BatchResult>) -> Self {
+        Self { results }
+    }
+}
+
 /// An outcome in the preserver.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

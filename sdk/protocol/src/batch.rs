@@ -1,11 +1,11 @@
-//! Many operations of one client in one durable write.
+//! Many operations in one durable write: of one client, or of many.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::{
     decode::{RequestBody, decode_value},
-    ids::{ParticipantName, TxnId},
+    ids::{ClientName, ParticipantName, TxnId},
     problem::{Code, Problem},
     request::{AbortRequest, AckRequest, BeginRequest, CommitRequest, EmptyRequest, PrepareRequest},
 };
@@ -37,13 +37,56 @@ impl BatchRequest {
     pub fn is_ordered(&self) -> bool {
         self.ordered.unwrap_or(true)
     }
+}
 
-    pub(crate) fn check_count(&self) -> Result<(), Problem> {
-        if self.operations.len() <= MAX_BATCH_OPERATIONS {
-            return Ok(());
-        }
-        let detail = format!("operations: {} items, at most {MAX_BATCH_OPERATIONS} are taken", self.operations.len());
-        Err(Problem::new(Code::TooLarge, detail))
+/// `batch` over many clients: operations as they came; each is read alone by [`ManyItem::parse`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ManyRequest {
+    /// At most 1000.
+    #[serde(deserialize_with = "crate::strict::values")]
+    pub operations: Vec<Value>,
+}
+
+impl ManyRequest {
+    /// These operations.
+    pub fn new(items: &[ManyItem]) -> Self {
+        Self { operations: items.iter().map(ManyItem::to_value).collect() }
+    }
+}
+
+pub(crate) fn check_count(operations: &[Value]) -> Result<(), Problem> {
+    if operations.len() <= MAX_BATCH_OPERATIONS {
+        return Ok(());
+    }
+    let detail = format!("operations: {} items, at most {MAX_BATCH_OPERATIONS} are taken", operations.len());
+    Err(Problem::new(Code::TooLarge, detail))
+}
+
+/// One operation of a batch over many clients.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ManyItem {
+    /// Whose.
+    pub client_name: ClientName,
+    /// What.
+    pub item: BatchItem,
+}
+
+impl ManyItem {
+    /// Reads one operation.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` naming the field, or `TOO_LARGE`; the caller must mend the operation.
+    pub fn parse(value: Value) -> Result<Self, Problem> {
+        let mut members = members(value)?;
+        let client_name = take(&mut members, "clientName")?;
+        Ok(Self { client_name, item: BatchItem::read(members)? })
+    }
+
+    fn to_value(&self) -> Value {
+        let mut members = self.item.to_members();
+        members.insert("clientName".to_owned(), self.client_name.to_string().into());
+        Value::Object(members)
     }
 }
 
@@ -79,9 +122,10 @@ impl BatchItem {
     /// # Errors
     /// `INVALID_ARGUMENT` naming the field, or `TOO_LARGE`; the caller must mend the item.
     pub fn parse(value: Value) -> Result<Self, Problem> {
-        let Value::Object(mut members) = value else {
-            return Err(Problem::new(Code::InvalidArgument, "operation: must be a JSON object"));
-        };
+        Self::read(members(value)?)
+    }
+
+    fn read(mut members: Map<String, Value>) -> Result<Self, Problem> {
         let op: String = take(&mut members, "op")?;
         let txn_id: TxnId = take(&mut members, "txnId")?;
         let op = match op.as_str() {
@@ -106,6 +150,10 @@ impl BatchItem {
     }
 
     fn to_value(&self) -> Value {
+        Value::Object(self.to_members())
+    }
+
+    fn to_members(&self) -> Map<String, Value> {
         let (name, participant, body) = match &self.op {
             BatchOp::Begin(body) => ("begin", None, serde_json::to_value(body)),
             BatchOp::Prepare(body) => ("prepare", None, serde_json::to_value(body)),
@@ -117,27 +165,31 @@ impl BatchItem {
         // Every body is a struct of plain members: writing it as a value cannot fail.
         let mut members = match body {
             Ok(Value::Object(members)) => members,
-            _ => serde_json::Map::new(),
+            _ => Map::new(),
         };
         members.insert("op".to_owned(), name.into());
         members.insert("txnId".to_owned(), self.txn_id.to_string().into());
         if let Some(participant) = participant {
             members.insert("participant".to_owned(), participant.to_string().into());
         }
-        Value::Object(members)
+        members
     }
 }
 
-fn take<T: serde::de::DeserializeOwned>(
-    members: &mut serde_json::Map<String, Value>,
-    name: &'static str,
-) -> Result<T, Problem> {
+fn members(operation: Value) -> Result<Map<String, Value>, Problem> {
+    match operation {
+        Value::Object(members) => Ok(members),
+        _ => Err(Problem::new(Code::InvalidArgument, "operation: must be a JSON object")),
+    }
+}
+
+fn take<T: serde::de::DeserializeOwned>(members: &mut Map<String, Value>, name: &'static str) -> Result<T, Problem> {
     let value = members.remove(name).filter(|v| !v.is_null());
     let value = value.ok_or_else(|| Problem::new(Code::InvalidArgument, format!("{name}: missing")))?;
     serde_json::from_value(value).map_err(|e| Problem::new(Code::InvalidArgument, format!("{name}: {e}")))
 }
 
-fn body<T: RequestBody>(members: serde_json::Map<String, Value>) -> Result<T, Problem> {
+fn body<T: RequestBody>(members: Map<String, Value>) -> Result<T, Problem> {
     decode_value(Value::Object(members))
 }
 
@@ -189,9 +241,36 @@ mod tests {
     }
 
     #[test]
+    fn an_item_of_many_clients_says_whose_it_is() {
+        let txn_id: TxnId = ID.parse().unwrap();
+        let item = BatchItem { txn_id, op: BatchOp::Get };
+        let items = [ManyItem { client_name: "job.7".parse().unwrap(), item }];
+        let wire = serde_json::to_vec(&ManyRequest::new(&items)).unwrap();
+        let expected = json!({"operations": [{"clientName": "job.7", "op": "get", "txnId": ID}]});
+        assert_eq!(serde_json::from_slice::<Value>(&wire).unwrap(), expected);
+        let read = decode_body::<ManyRequest>(&wire).unwrap();
+        let parsed: Result<Vec<_>, _> = read.operations.into_iter().map(ManyItem::parse).collect();
+        assert_eq!(parsed.unwrap(), items);
+        for (operation, detail) in [
+            (json!([]), "operation: must be a JSON object"),
+            (json!({"op": "get", "txnId": ID}), "clientName: missing"),
+            (json!({"clientName": "a/b", "op": "get", "txnId": ID}), "clientName: must be"),
+            (json!({"clientName": "job.7", "txnId": ID}), "op: missing"),
+        ] {
+            let problem = ManyItem::parse(operation.clone()).unwrap_err();
+            assert_eq!(problem.code, Code::InvalidArgument, "{operation}");
+            assert!(problem.detail.starts_with(detail), "{operation}: {}", problem.detail);
+        }
+        let refused = decode_body::<ManyRequest>(br#"{"operations":[],"ordered":true}"#).unwrap_err();
+        assert!(refused.detail.starts_with("ordered: unknown field"), "{}", refused.detail);
+    }
+
+    #[test]
     fn a_thousand_operations_are_taken_and_not_one_more() {
         let body = |n: usize| serde_json::to_vec(&json!({"operations": vec![json!({}); n]})).unwrap();
         assert!(decode_body::<BatchRequest>(&body(1000)).is_ok_and(|b| b.is_ordered()));
         assert_eq!(decode_body::<BatchRequest>(&body(1001)).unwrap_err().code, Code::TooLarge);
+        assert!(decode_body::<ManyRequest>(&body(1000)).is_ok());
+        assert_eq!(decode_body::<ManyRequest>(&body(1001)).unwrap_err().code, Code::TooLarge);
     }
 }

@@ -4,7 +4,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::{
-    batch::BatchRequest,
+    batch::{BatchRequest, ManyRequest, check_count},
     problem::{Code, Problem},
     request::{
         AckRequest, BeginRequest, CommitRequest, EmptyRequest, EpochRequest, ForgetRequest, OpenRequest,
@@ -44,7 +44,12 @@ impl RequestBody for CommitRequest {
 }
 impl RequestBody for BatchRequest {
     fn check(&self) -> Result<(), Problem> {
-        self.check_count()
+        check_count(&self.operations)
+    }
+}
+impl RequestBody for ManyRequest {
+    fn check(&self) -> Result<(), Problem> {
+        check_count(&self.operations)
     }
 }
 

@@ -17,10 +17,10 @@ mod told;
 mod value;
 
 pub use answer::{
-    BatchAnswer, BatchResult, ClientItem, Decision, DecisionsAnswer, LastCommitted, List, OpenAnswer,
+    BatchAnswer, BatchResult, ClientItem, Decision, DecisionsAnswer, LastCommitted, List, ManyAnswer, OpenAnswer,
     ParticipantAnswer, ParticipantState, PreservedOutcome, PreserverAnswer, Txn, VersionAnswer,
 };
-pub use batch::{BatchItem, BatchOp, BatchRequest, MAX_BATCH_BYTES, MAX_BATCH_OPERATIONS};
+pub use batch::{BatchItem, BatchOp, BatchRequest, MAX_BATCH_BYTES, MAX_BATCH_OPERATIONS, ManyItem, ManyRequest};
 pub use decode::{MAX_BODY_BYTES, RequestBody, decode_body};
 pub use ids::{
     CheckpointId, ClientName, Epoch, Generation, IdError, Incarnation, MAX_NAME_CHARS, ParticipantName, TxnId,

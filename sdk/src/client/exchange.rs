@@ -12,11 +12,13 @@ use tokio::time::Instant;
 
 use super::{
     CoordinatorClient,
-    store::{MetStore, Sent},
+    gather::{Operation, Parcel},
+    store::MetStore,
 };
 use crate::{
     error::{Cause, ClientError},
     retry::{Ended, Limit, Retrier},
+    transport::HttpTransport,
 };
 
 /// Largest answer that is read, in bytes. The longest legitimate one is a listing of preserved outcomes.
@@ -34,6 +36,8 @@ pub(super) struct Question<'a, T> {
     pub(super) limit: Limit,
     /// Whether what the call asks for must be carried out in the end: it is not given up at the first refusal in front.
     pub(super) must_end: bool,
+    /// What it is as one operation of many, if it may be asked together with others.
+    pub(super) operation: Option<Operation<'a>>,
     /// Whether a body that parses really is about what was asked.
     pub(super) is_answer: &'a (dyn Fn(&T) -> bool + Send + Sync),
     /// Whether a transaction named in a refusal is the one that was asked for.
@@ -53,7 +57,7 @@ enum Verdict<T> {
 impl CoordinatorClient {
     /// Asks until there is an answer or the question's limit is reached.
     pub(super) async fn ask<T: DeserializeOwned>(&self, question: Question<'_, T>) -> Result<T, ClientError> {
-        let url = self.url(&question.path, &question.query)?;
+        let url = self.url(&question.path, &question.query);
         let mut retrier = Retrier::new(question.call, self.options.delays, question.limit);
         let mut refused_since = None;
         loop {
@@ -81,7 +85,18 @@ impl CoordinatorClient {
             Err(stopped) => return Verdict::Answered(Err(stopped)),
         };
         let timeout = question.limit.attempt_timeout(self.options.request_timeout + question.wait);
-        let reply = match tokio::time::timeout(timeout, self.fetch(build(question, url, &sent))).await {
+        let known = sent.header().map(ToString::to_string);
+        let alone = fetch(&*self.transport, build(question, url, known.as_deref()));
+        let fetched = async {
+            match (&self.gathering, question.operation) {
+                (Some(gathering), Some(operation)) => {
+                    let parcel = || Parcel::new(operation, question.body.as_deref(), timeout);
+                    gathering.ask(known.clone(), parcel, alone).await
+                }
+                _ => alone.await,
+            }
+        };
+        let reply = match tokio::time::timeout(timeout, fetched).await {
             Ok(Ok(reply)) => reply,
             Ok(Err(cause)) => return Verdict::Unanswered { after: None, cause },
             Err(_) => return Verdict::Unanswered { after: None, cause: Cause::new("no answer in time") },
@@ -99,24 +114,25 @@ impl CoordinatorClient {
             Err(stopped) => Verdict::Answered(Err(stopped)),
         }
     }
+}
 
-    async fn fetch(&self, request: reqwest::Request) -> Result<Reply, Cause> {
-        let mut response = self.transport.execute(request).await?;
-        let status = response.status().as_u16();
-        let nonce = parse_header::<LoadNonce>(response.headers(), LOAD_HEADER);
-        let store = parse_header::<StoreId>(response.headers(), STORE_HEADER);
-        // A nonce belongs to one load.
-        let store = store.map(|id| MetStore { nonce: nonce.filter(|_| id.parts().count() == 1), id });
-        let retry_after = parse_header::<u64>(response.headers(), RETRY_AFTER.as_str()).map(Duration::from_secs);
-        let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(Cause::new)? {
-            if body.len() + chunk.len() > MAX_ANSWER_BYTES {
-                return Err(Cause::new(format!("an answer of more than {MAX_ANSWER_BYTES} bytes")));
-            }
-            body.extend_from_slice(&chunk);
+/// Sends a request and reads its answer, within bounds.
+pub(super) async fn fetch(transport: &dyn HttpTransport, request: reqwest::Request) -> Result<Reply, Cause> {
+    let mut response = transport.execute(request).await?;
+    let status = response.status().as_u16();
+    let nonce = parse_header::<LoadNonce>(response.headers(), LOAD_HEADER);
+    let store = parse_header::<StoreId>(response.headers(), STORE_HEADER);
+    // A nonce belongs to one load.
+    let store = store.map(|id| MetStore { nonce: nonce.filter(|_| id.parts().count() == 1), id });
+    let retry_after = parse_header::<u64>(response.headers(), RETRY_AFTER.as_str()).map(Duration::from_secs);
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(Cause::new)? {
+        if body.len() + chunk.len() > MAX_ANSWER_BYTES {
+            return Err(Cause::new(format!("an answer of more than {MAX_ANSWER_BYTES} bytes")));
         }
-        Ok(Reply { status, store, retry_after, body })
+        body.extend_from_slice(&chunk);
     }
+    Ok(Reply { status, store, retry_after, body })
 }
 
 fn gave_up(call: &'static str, ended: Ended<ClientError>) -> ClientError {
@@ -126,24 +142,35 @@ fn gave_up(call: &'static str, ended: Ended<ClientError>) -> ClientError {
     }
 }
 
-struct Reply {
-    status: u16,
-    store: Option<MetStore>,
-    retry_after: Option<Duration>,
-    body: Vec<u8>,
+/// An answer, before anything is made of it.
+#[derive(Clone)]
+pub(super) struct Reply {
+    pub(super) status: u16,
+    pub(super) store: Option<MetStore>,
+    pub(super) retry_after: Option<Duration>,
+    pub(super) body: Vec<u8>,
 }
 
-fn build<T>(question: &Question<'_, T>, url: reqwest::Url, sent: &Sent) -> reqwest::Request {
-    let mut request = reqwest::Request::new(question.method.clone(), url);
+fn build<T>(question: &Question<'_, T>, url: reqwest::Url, known: Option<&str>) -> reqwest::Request {
+    request(question.method.clone(), url, known, question.body.clone())
+}
+
+/// A request with this body that says what is known of the store.
+pub(super) fn post(url: reqwest::Url, known: Option<&str>, body: Vec<u8>) -> reqwest::Request {
+    request(Method::POST, url, known, Some(body))
+}
+
+fn request(method: Method, url: reqwest::Url, known: Option<&str>, body: Option<Vec<u8>>) -> reqwest::Request {
+    let mut request = reqwest::Request::new(method, url);
     let headers = request.headers_mut();
     headers.insert(ACCEPT, HeaderValue::from_static("application/json, application/problem+json"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    if let Some(known) = sent.header().and_then(|known| HeaderValue::try_from(known.to_string()).ok()) {
+    if let Some(known) = known.and_then(|known| HeaderValue::try_from(known).ok()) {
         headers.insert(KNOWN_HEADER, known);
     }
-    if let Some(body) = &question.body {
+    if let Some(body) = body {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        *request.body_mut() = Some(body.clone().into());
+        *request.body_mut() = Some(body.into());
     }
     request
 }

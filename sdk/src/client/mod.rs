@@ -1,6 +1,7 @@
 //! The coordinator, typed: one method per call of the protocol.
 
 mod exchange;
+mod gather;
 mod listings;
 mod operations;
 mod store;
@@ -15,6 +16,8 @@ use tokio::time::Instant;
 pub use listings::{ClientQuery, TxnQuery};
 pub use store::MetStore;
 pub(crate) use store::StoreTracker;
+
+use gather::Gathering;
 
 use crate::{
     error::{Cause, ClientError},
@@ -32,6 +35,8 @@ pub struct ClientOptions {
     pub call_deadline: Duration,
     /// The delays between attempts.
     pub delays: RetryDelays,
+    /// Whether concurrent calls of this process to one coordinator share requests. A lone call never waits for others.
+    pub gather: bool,
 }
 
 impl Default for ClientOptions {
@@ -40,6 +45,7 @@ impl Default for ClientOptions {
             request_timeout: Duration::from_secs(10),
             call_deadline: Duration::from_secs(60),
             delays: RetryDelays::default(),
+            gather: true,
         }
     }
 }
@@ -65,6 +71,13 @@ impl ClientOptions {
         self.delays = delays;
         self
     }
+
+    /// The same options with calls that share requests, or with a request for each.
+    #[must_use]
+    pub fn gather(mut self, gather: bool) -> Self {
+        self.gather = gather;
+        self
+    }
 }
 
 /// A client of one coordinator. Clones are cheap and share connections and what is known about the store.
@@ -81,6 +94,7 @@ pub struct CoordinatorClient {
     base: reqwest::Url,
     options: ClientOptions,
     transport: Arc<dyn HttpTransport>,
+    gathering: Option<Gathering>,
     store: StoreTracker,
     limit: Limit,
 }
@@ -105,7 +119,11 @@ impl CoordinatorClient {
     /// # Errors
     /// [`ClientError::Setup`]; the caller must mend the URL.
     pub fn with_options(url: &str, options: ClientOptions) -> Result<Self, ClientError> {
-        Self::assemble(url, options, transport::production()?)
+        let transport = transport::production()?;
+        let base = base(url)?;
+        let many = below(&base, MANY);
+        let gathering = options.gather.then(|| Gathering::of_this_process(&base, many, transport.clone()));
+        Ok(Self::assemble(base, options, transport, gathering))
     }
 
     /// As [`Self::with_options`], over a transport of the caller's own.
@@ -119,15 +137,18 @@ impl CoordinatorClient {
         options: ClientOptions,
         transport: Arc<dyn HttpTransport>,
     ) -> Result<Self, ClientError> {
-        Self::assemble(url, options, transport)
+        let base = base(url)?;
+        let gathering = options.gather.then(|| Gathering::of_clones(below(&base, MANY), transport.clone()));
+        Ok(Self::assemble(base, options, transport, gathering))
     }
 
-    fn assemble(url: &str, options: ClientOptions, transport: Arc<dyn HttpTransport>) -> Result<Self, ClientError> {
-        let base = reqwest::Url::parse(url).map_err(|e| ClientError::Setup(Cause::new(e)))?;
-        if !matches!(base.scheme(), "http" | "https") || !base.has_host() {
-            return Err(ClientError::Setup(Cause::new(format!("{url} is not an http or https URL"))));
-        }
-        Ok(Self { base, options, transport, store: StoreTracker::default(), limit: Limit::Never })
+    fn assemble(
+        base: reqwest::Url,
+        options: ClientOptions,
+        transport: Arc<dyn HttpTransport>,
+        gathering: Option<Gathering>,
+    ) -> Self {
+        Self { base, options, transport, gathering, store: StoreTracker::default(), limit: Limit::Never }
     }
 
     /// The store that has answered so far, with the greatest loads met.
@@ -163,14 +184,30 @@ impl CoordinatorClient {
         self.limit.earlier(Limit::Until(Instant::now() + self.options.call_deadline))
     }
 
-    fn url(&self, path: &str, query: &[(&'static str, String)]) -> Result<reqwest::Url, ClientError> {
-        let mut url = self.base.clone();
-        // A coordinator may live below a path of a proxy: what is there is kept.
-        let full = format!("{}{path}", url.path().trim_end_matches('/'));
-        url.set_path(&full);
+    fn url(&self, path: &str, query: &[(&'static str, String)]) -> reqwest::Url {
+        let mut url = below(&self.base, path);
         if !query.is_empty() {
             url.query_pairs_mut().extend_pairs(query);
         }
-        Ok(url)
+        url
     }
+}
+
+/// The call over many clients.
+const MANY: &str = "/v1/batch";
+
+fn base(url: &str) -> Result<reqwest::Url, ClientError> {
+    let base = reqwest::Url::parse(url).map_err(|e| ClientError::Setup(Cause::new(e)))?;
+    if !matches!(base.scheme(), "http" | "https") || !base.has_host() {
+        return Err(ClientError::Setup(Cause::new(format!("{url} is not an http or https URL"))));
+    }
+    Ok(base)
+}
+
+/// A coordinator may live below a path of a proxy: what is there is kept.
+fn below(base: &reqwest::Url, path: &str) -> reqwest::Url {
+    let mut url = base.clone();
+    let full = format!("{}{path}", url.path().trim_end_matches('/'));
+    url.set_path(&full);
+    url
 }

@@ -106,6 +106,7 @@ impl CoordinatorClient {
             wait: Duration::ZERO,
             limit: self.within_deadline(),
             must_end: false,
+            operation: None,
             is_answer,
             is_subject: &|_| true,
         };
@@ -129,6 +130,7 @@ impl CoordinatorClient {
             wait,
             limit: self.within_deadline(),
             must_end: false,
+            operation: None,
             is_answer,
             is_subject: &|_| true,
         };

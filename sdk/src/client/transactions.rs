@@ -10,7 +10,7 @@ use ratified_protocol::{
 };
 use serde::Serialize;
 
-use super::{CoordinatorClient, exchange::Question};
+use super::{CoordinatorClient, exchange::Question, gather::Operation};
 use crate::{
     error::{Cause, ClientError},
     retry::Limit,
@@ -24,6 +24,16 @@ struct TxnCall<'a> {
     wait: Option<Duration>,
     limit: Limit,
     is_state: &'a (dyn Fn(TxnState) -> bool + Send + Sync),
+    participant: Option<&'a ParticipantName>,
+}
+
+impl<'a> TxnCall<'a> {
+    /// What the call is among many. One that waits would hold up the others; one that is not among them goes alone.
+    fn operation(&self, client: &'a ClientName, id: TxnId) -> Option<Operation<'a>> {
+        let is_one = matches!(self.call, "begin" | "prepare" | "commit" | "abort" | "ack" | "get");
+        let participant = self.participant;
+        (is_one && self.wait.is_none()).then_some(Operation { client, id, op: self.call, participant })
+    }
 }
 
 impl CoordinatorClient {
@@ -40,6 +50,7 @@ impl CoordinatorClient {
             wait: None,
             limit: self.within_deadline(),
             is_state: &|_| true,
+            participant: None,
         };
         self.ask_txn(client, id, call).await
     }
@@ -111,6 +122,7 @@ impl CoordinatorClient {
             wait,
             limit: self.within_deadline(),
             is_state: &|_| true,
+            participant: None,
         };
         self.ask_txn(client, id, call).await
     }
@@ -134,6 +146,7 @@ impl CoordinatorClient {
             wait: None,
             limit: self.within_deadline(),
             is_state: &|_| true,
+            participant: None,
         };
         self.ask_txn(client, id, call).await
     }
@@ -151,7 +164,12 @@ impl CoordinatorClient {
     ) -> Result<Txn, ClientError> {
         let is_state = move |state: TxnState| state.outcome() == Some(outcome);
         let suffix = format!("/participants/{participant}/ack");
-        let call = TxnCall { suffix, ..self.post("ack", encode(&AckRequest { outcome })?, self.limit, &is_state) };
+        let participant = Some(participant);
+        let call = TxnCall {
+            suffix,
+            participant,
+            ..self.post("ack", encode(&AckRequest { outcome })?, self.limit, &is_state)
+        };
         self.ask_txn(client, id, call).await
     }
 
@@ -198,6 +216,7 @@ impl CoordinatorClient {
             wait: Duration::ZERO,
             limit: self.within_deadline(),
             must_end: false,
+            operation: None,
             is_answer: &is_answer,
             is_subject: &|txn| txn.client_name == *client,
         };
@@ -219,11 +238,13 @@ impl CoordinatorClient {
             wait: None,
             limit,
             is_state,
+            participant: None,
         }
     }
 
     async fn ask_txn(&self, client: &ClientName, id: TxnId, call: TxnCall<'_>) -> Result<Txn, ClientError> {
         let is_subject = |txn: &Txn| txn.client_name == *client && txn.txn_id == id;
+        let operation = call.operation(client, id);
         let question = Question {
             call: call.call,
             method: call.method,
@@ -233,6 +254,7 @@ impl CoordinatorClient {
             wait: call.wait.unwrap_or_default(),
             limit: call.limit,
             must_end: matches!(call.call, "commit" | "abort" | "ack"),
+            operation,
             // A state of a later version is judged by the status that came with it.
             is_answer: &|txn: &Txn| is_subject(txn) && txn.state.known().is_none_or(call.is_state),
             is_subject: &is_subject,

@@ -1,6 +1,6 @@
-//! batch: many calls of one client in one step, so in one durable write.
+//! batch: many calls of one client, or of many, in one step, so in one durable write.
 
-use ratified_protocol::{BatchAnswer, BatchItem, BatchOp, BatchResult, ClientName, Problem};
+use ratified_protocol::{BatchAnswer, BatchItem, BatchOp, BatchResult, ClientName, ManyAnswer, ManyItem, Problem};
 
 use crate::{
     calls::open::PayloadBudget,
@@ -22,7 +22,10 @@ impl Step<'_> {
         let mut after = Revision::default();
         let mut budget = PayloadBudget::new();
         for (index, item) in items.into_iter().enumerate() {
-            let (result, depends_on) = self.batch_item(name, item, &mut budget);
+            let (result, depends_on) = match item {
+                Ok(item) => self.batch_item(name, item, &mut budget),
+                Err(problem) => (BatchResult::refused(problem), Revision::default()),
+            };
             after = after.max(depends_on);
             let failed = result.problem.is_some();
             results.push(result);
@@ -34,16 +37,28 @@ impl Step<'_> {
         Ok((BatchAnswer::new(results, stopped_at), after))
     }
 
+    /// As [`Self::batch`] over many clients: whatever ails an operation, its client included, it fails alone.
+    pub(crate) fn many(&mut self, items: Vec<Result<ManyItem, Problem>>) -> (ManyAnswer, Revision) {
+        let mut after = Revision::default();
+        let mut budget = PayloadBudget::new();
+        let mut one = |item: Result<ManyItem, Problem>| {
+            let (result, depends_on) = match item {
+                Ok(ManyItem { client_name, item }) => self.batch_item(&client_name, item, &mut budget),
+                Err(problem) => (BatchResult::refused(problem), Revision::default()),
+            };
+            after = after.max(depends_on);
+            result
+        };
+        let results = items.into_iter().map(&mut one).collect();
+        (ManyAnswer::new(results), after)
+    }
+
     fn batch_item(
         &mut self,
         name: &ClientName,
-        item: Result<BatchItem, Problem>,
+        item: BatchItem,
         budget: &mut PayloadBudget,
     ) -> (BatchResult, Revision) {
-        let item = match item {
-            Ok(item) => item,
-            Err(problem) => return (BatchResult::refused(problem), Revision::default()),
-        };
         let call = match item.op {
             BatchOp::Begin(request) => TxnCall::Begin(request),
             BatchOp::Prepare(request) => TxnCall::Prepare(request),
