@@ -1,4 +1,4 @@
-//! `batch`: many operations of one client in one durable write.
+//! `batch`: many operations of one client, or of many, in one durable write.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a failure here is a failed test")]
 
@@ -178,4 +178,54 @@ async fn the_shape_of_a_batch_is_checked_before_the_client_and_the_client_before
     let c = Session::open(&ratifyd.raw(), "c", 1).await;
     let empty = c.batch(json!([]), true).await.ok(200);
     assert_eq!(empty.json, json!({"results": [], "stoppedAt": null}));
+}
+
+#[tokio::test]
+async fn operations_of_many_clients_succeed_or_fail_alone_and_are_never_ordered() {
+    let ratifyd = Ratifyd::start(Config::new()).await;
+    let raw = ratifyd.raw();
+    let c = Session::open(&raw, "c", 1).await;
+    let d = Session::open(&raw, "d", 1).await;
+    let operations = json!([
+        {"clientName": "c", "op": "begin", "txnId": id(1), "epoch": 1},
+        {"clientName": "d", "op": "begin", "txnId": id(1), "epoch": 1},
+        {"clientName": "c", "op": "commit", "txnId": id(1), "epoch": 9},
+        {"clientName": "x", "op": "commit", "txnId": id(1)},
+        {"clientName": "a/b", "op": "get", "txnId": id(1)},
+        {"op": "get", "txnId": id(1)},
+        "no object",
+        {"clientName": "d", "op": "abort", "txnId": id(1), "epoch": 1},
+        {"clientName": "c", "op": "commit", "txnId": id(1), "epoch": 1},
+    ]);
+    let answer = raw.post("/v1/batch", json!({"operations": operations})).await.ok(200);
+    assert_eq!(
+        items(&answer),
+        [
+            "201 OPEN",
+            "201 OPEN",
+            "409 EPOCH_UNKNOWN",
+            "404 CLIENT_NOT_FOUND",
+            "400 INVALID_ARGUMENT",
+            "400 INVALID_ARGUMENT",
+            "400 INVALID_ARGUMENT",
+            "200 ABORTED",
+            "200 COMMITTED",
+        ]
+    );
+    assert_item_refused(&answer["results"][3], "CLIENT_NOT_FOUND");
+    assert_eq!(answer.json.get("stoppedAt"), None);
+    assert_eq!(c.get(1).await.ok(200)["state"], "COMMITTED");
+    assert_eq!(d.get(1).await.ok(200)["state"], "ABORTED");
+}
+
+#[tokio::test]
+async fn a_batch_over_many_clients_has_the_bounds_of_any_batch() {
+    let ratifyd = Ratifyd::start(Config::new()).await;
+    let raw = ratifyd.raw();
+    Session::open(&raw, "c", 1).await;
+    let operations = |n: usize| json!({"operations": vec![json!({"clientName": "c", "op": "get", "txnId": id(1)}); n]});
+    assert_eq!(raw.post("/v1/batch", operations(1000)).await.ok(200)["results"].as_array().unwrap().len(), 1000);
+    raw.post("/v1/batch", operations(1001)).await.refused("TOO_LARGE");
+    raw.post("/v1/batch", json!({"operations": [], "ordered": false})).await.refused("INVALID_ARGUMENT");
+    raw.post("/v1/batch", json!({})).await.refused("INVALID_ARGUMENT");
 }

@@ -54,12 +54,26 @@ pub struct Question {
     was_begun: bool,
     was_opened: bool,
     least_epoch: u64,
+    /// What each operation of a call over many clients asks, as if it were asked alone.
+    operations: Vec<Question>,
 }
 
 impl Question {
     /// Takes down a request that is about to be sent.
     pub fn of(world: &World, host: Host, request: &reqwest::Request) -> Self {
-        let path = request.url().path().to_owned();
+        let body = request.body().and_then(reqwest::Body::as_bytes).unwrap_or_default();
+        let body: Value = serde_json::from_slice(body).unwrap_or_default();
+        Self::about(world, host, request.method().as_str(), request.url().path(), &body)
+    }
+
+    fn about(world: &World, host: Host, method: &str, path: &str, body: &Value) -> Self {
+        let operations = body["operations"].as_array().filter(|_| path == "/v1/batch").into_iter().flatten();
+        let alone = |operation: &Value| {
+            let member = |name: &str| operation[name].as_str().unwrap_or_default();
+            let path = format!("/v1/clients/{}/txns/{}/{}", member("clientName"), member("txnId"), member("op"));
+            Self::about(world, host, "GATHERED", &path, &Value::Null)
+        };
+        let operations = operations.map(alone).collect();
         let parts: Vec<&str> = path.split('/').collect();
         let (client, id) = match parts.as_slice() {
             ["", "v1", "clients", client, "txns", id, ..] => {
@@ -69,34 +83,41 @@ impl Question {
             _ => (None, None),
         };
         let key = client.clone().zip(id);
-        let body = request.body().and_then(reqwest::Body::as_bytes).unwrap_or_default();
-        let body: Value = serde_json::from_slice(body).unwrap_or_default();
         let answers = world.answers();
         Self {
             host,
-            method: request.method().to_string(),
+            method: method.to_owned(),
             incarnation: body["incarnation"].as_str().map(str::to_owned),
             outcome: key.as_ref().and_then(|key| answers.outcome(key)),
             was_begun: key.as_ref().is_some_and(|key| answers.begun.contains(key)),
             was_opened: client.as_ref().is_some_and(|client| answers.opened.contains(client)),
             least_epoch: client.as_ref().and_then(|client| answers.greatest.get(client)).copied().unwrap_or_default(),
-            path,
+            path: path.to_owned(),
             client,
             key,
+            operations,
         }
     }
 
     /// Judges its answer.
     pub fn answered(self, world: &World, status: u16, body: &[u8]) {
-        let body: Value = serde_json::from_slice(body).unwrap_or_default();
+        self.told(world, status, &serde_json::from_slice(body).unwrap_or_default());
+    }
+
+    fn told(self, world: &World, status: u16, body: &Value) {
         let shown = match &self.key {
             Some((_, id)) => self.path.replace(&id.to_string(), &world.name(*id)),
             None => self.path.clone(),
         };
         let what = body["code"].as_str().or(body["state"].as_str()).unwrap_or_default();
         world.note(format!("{} {} {shown} -> {status} {what}", self.host, self.method));
-        if let Err(violation) = self.judge(world, status, &body) {
+        if let Err(violation) = self.judge(world, status, body) {
             world.violate(violation);
+        }
+        for (operation, result) in self.operations.into_iter().zip(body["results"].as_array().into_iter().flatten()) {
+            world.count("calls gathered");
+            let status = result["status"].as_u64().and_then(|status| u16::try_from(status).ok()).unwrap_or_default();
+            operation.told(world, status, result.get("txn").unwrap_or(&result["problem"]));
         }
     }
 

@@ -1,9 +1,9 @@
-//! Batches: many calls of one client in one durable write.
+//! Batches: many calls of one client, or of many, in one durable write.
 
 use ratified_core::Write;
 use serde_json::{Value, json};
 
-use crate::support::{Driver, batch, begin, epoch, get, id_text, told::brief_txn};
+use crate::support::{Driver, batch, begin, epoch, get, id_text, many, open, told::brief_txn};
 
 fn op(op: &str, n: u64, extra: &Value) -> Value {
     let mut item = json!({"op": op, "txnId": id_text(n)});
@@ -140,4 +140,49 @@ fn a_batch_carries_payloads_up_to_a_mebibyte() {
     let told = d.call(batch("c", items, true));
     let txn = |n: usize| told.body["results"][n * 2 - 1]["txn"].clone();
     assert_eq!((txn(16)["payload"].is_string(), txn(17)["payloadOmitted"].clone()), (true, json!(true)));
+}
+
+/// An operation of a batch over many clients.
+fn of(client: &str, mut operation: Value) -> Value {
+    operation["clientName"] = client.into();
+    operation
+}
+
+#[test]
+fn operations_of_many_clients_are_one_write_and_each_fails_alone() {
+    let mut d = Driver::opened();
+    assert_eq!(d.call(open("d", 1)).status, 200);
+    let ticket = d.submit(many(vec![
+        of("c", op("begin", 1, &epoch(1))),
+        of("d", op("begin", 1, &epoch(1))),
+        of("c", op("begin", 2, &epoch(9))),
+        of("x", op("commit", 1, &json!({}))),
+        op("commit", 1, &json!({})),
+        json!(7),
+        of("d", op("fly", 3, &json!({}))),
+        of("d", op("commit", 9, &epoch(1))),
+        of("c", op("commit", 1, &epoch(1))),
+        of("d", op("abort", 1, &epoch(1))),
+    ]));
+    assert_eq!(d.answer(ticket), None, "nothing is told before the write is synced");
+    assert_eq!(d.seal().len(), 3, "what the one that committed is, and two outcomes");
+    d.sync();
+    let told = d.answer(ticket).unwrap();
+    assert_eq!(
+        results(&told.body),
+        [
+            "201 OPEN",
+            "201 OPEN",
+            "409 EPOCH_UNKNOWN",
+            "404 CLIENT_NOT_FOUND",
+            "400 INVALID_ARGUMENT",
+            "400 INVALID_ARGUMENT",
+            "400 INVALID_ARGUMENT",
+            "404 TXN_NOT_FOUND",
+            "200 COMMITTED CLIENT preserved",
+            "200 ABORTED CLIENT preserved",
+        ]
+    );
+    assert_eq!(told.body.as_object().unwrap().keys().collect::<Vec<_>>(), ["results"]);
+    assert_eq!(d.read(many(Vec::new())).body, json!({"results": []}));
 }

@@ -80,6 +80,7 @@ impl Gathering {
     }
 
     /// Joins the calls of the clones of one client.
+    #[cfg(any(test, feature = "simulation"))]
     pub(super) fn of_clones(url: reqwest::Url, transport: Arc<dyn HttpTransport>) -> Self {
         Self { lanes: Arc::default(), way: Way { url, transport } }
     }

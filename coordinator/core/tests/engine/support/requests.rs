@@ -2,8 +2,8 @@
 
 use ratified_core::{Page, Request, TxnCall, TxnFilter};
 use ratified_protocol::{
-    AckRequest, BatchItem, ClientName, Generation, Incarnation, OpenRequest, Outcome, ParticipantName, RequestBody,
-    ShortText, TxnId, decode_body,
+    AckRequest, BatchItem, ClientName, Generation, Incarnation, ManyItem, OpenRequest, Outcome, ParticipantName,
+    RequestBody, ShortText, TxnId, decode_body,
 };
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -122,6 +122,10 @@ pub(crate) fn resolve(name: &str, n: u64, outcome: &str) -> Request {
 pub(crate) fn batch(name: &str, operations: Vec<Value>, ordered: bool) -> Request {
     let items = operations.into_iter().map(BatchItem::parse).collect();
     Request::Batch { client: client(name), items, ordered }
+}
+
+pub(crate) fn many(operations: Vec<Value>) -> Request {
+    Request::Many { items: operations.into_iter().map(ManyItem::parse).collect() }
 }
 
 pub(crate) fn decisions(who: &str, after: Option<&str>) -> Request {

@@ -18,6 +18,7 @@ impl Told {
             Answer::Txn(success, txn) => (success.status(), serde_json::to_value(txn)),
             Answer::Open(open) => (200, serde_json::to_value(open)),
             Answer::Batch(batch) => (200, serde_json::to_value(batch)),
+            Answer::Many(batch) => (200, serde_json::to_value(batch)),
             Answer::Decisions(decisions) => (200, serde_json::to_value(decisions)),
             Answer::Participant(participant) => (200, serde_json::to_value(participant)),
             Answer::Preserver(preserver) => (200, serde_json::to_value(preserver)),
