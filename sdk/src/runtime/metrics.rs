@@ -11,6 +11,7 @@
 //! | `ratified_sdk_already_committed_total` | counter | commits that found it visible |
 //! | `ratified_sdk_aborted_total` | counter | aborts applied to a sink |
 //! | `ratified_sdk_retries_total` | counter | repeated calls, by `call` |
+//! | `ratified_sdk_gathered_calls_total` | counter | calls that shared a request with others |
 //! | `ratified_sdk_failed_total` | counter | errors that stopped a runtime |
 //! | `ratified_sdk_dropped_total` | counter | pending ids given up because they never began or are no longer known |
 //! | `ratified_sdk_skipped_total` | counter | lost transactions given up by policy |
