@@ -37,20 +37,23 @@ async fn one(client: CoordinatorClient, n: u64) -> (u64, TxnState) {
     let (name, id) = caller(n);
     let epoch = Some(open(&client, &name).await);
     let participant = "p".parse().unwrap();
-    let participants =
-        if n % 4 == 0 { ParticipantSet::try_from(vec![participant]).unwrap() } else { ParticipantSet::default() };
+    let participants = if n.is_multiple_of(4) {
+        ParticipantSet::try_from(vec![participant]).unwrap()
+    } else {
+        ParticipantSet::default()
+    };
     client.begin(&name, id, &BeginRequest { epoch, participants, ..Default::default() }).await.unwrap();
     let payload = Some(Payload::new(vec![7; 40_000]));
     let request = PrepareRequest { epoch, payload, ..Default::default() };
     let told = client.prepare(&name, id, &request).await.unwrap();
     assert_eq!(told.payload, request.payload, "what an answer to many leaves out is asked for");
-    let ended = if n % 3 == 0 {
+    let ended = if n.is_multiple_of(3) {
         client.abort(&name, id, &AbortRequest { epoch }, None).await.unwrap()
     } else {
         client.commit(&name, id, &CommitRequest { epoch, ..Default::default() }, None).await.unwrap()
     };
     let state = ended.state.known().unwrap();
-    if n % 4 == 0 {
+    if n.is_multiple_of(4) {
         let outcome = state.outcome().unwrap();
         let acked = client.ack(&name, id, &"p".parse().unwrap(), outcome).await.unwrap();
         assert_eq!(acked.state.known().unwrap().outcome(), Some(outcome));
@@ -79,11 +82,11 @@ async fn callers_of_one_process_share_requests_and_each_has_its_own_outcome() {
             .unwrap();
     while let Some(ended) = callers.join_next().await {
         let (n, state) = ended.unwrap();
-        let expected = if n % 3 == 0 { Outcome::Aborted } else { Outcome::Committed };
+        let expected = if n.is_multiple_of(3) { Outcome::Aborted } else { Outcome::Committed };
         assert_eq!(state.outcome(), Some(expected), "{n}");
         let (name, id) = caller(n);
         let known = alone.get(&name, id, None).await.unwrap().state.known();
-        let terminal = if n % 3 == 0 { TxnState::Aborted } else { TxnState::Committed };
+        let terminal = if n.is_multiple_of(3) { TxnState::Aborted } else { TxnState::Committed };
         assert_eq!(known, Some(terminal), "{n}");
     }
     let all = requests(&world).await;
@@ -132,7 +135,7 @@ async fn callers_that_share_requests_outlive_a_restart_of_the_coordinator() {
     }
     assert_eq!(ended.len() as u64, CALLERS);
     for (n, state) in ended {
-        let expected = if n % 3 == 0 { Outcome::Aborted } else { Outcome::Committed };
+        let expected = if n.is_multiple_of(3) { Outcome::Aborted } else { Outcome::Committed };
         assert_eq!(state.outcome(), Some(expected), "{n}");
     }
 }
