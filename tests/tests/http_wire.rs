@@ -228,6 +228,7 @@ async fn the_openapi_document_names_every_call_and_every_code() {
         "get /v1/preserver/*",
         "get /v1/preserver/*/*",
         "get /v1/txns",
+        "post /v1/batch",
         "post /v1/clients/*/batch",
         "post /v1/clients/*/forget",
         "post /v1/clients/*/open",
