@@ -6,18 +6,18 @@ use std::{
 };
 
 use ratified::{
-    CoordinatorClient, Outcome, ParticipantName,
+    Outcome, ParticipantName,
     protocol::{BeginRequest, ParticipantSet},
 };
 use ratified_tests::process::Ratifyd;
 
-use super::{Opened, new_id};
+use super::{Opened, client, new_id};
 
 const IN_FLIGHT: usize = 64;
 
 /// Flushes that wrote something, per appended outcome.
 pub(crate) async fn measure(ratifyd: &Ratifyd, time: Duration) {
-    let client = CoordinatorClient::new(&ratifyd.url()).expect("a client");
+    let client = client(&ratifyd.url(), false);
     let caller = Arc::new(Opened::new(&client, "bench-coalescing".to_owned()).await);
     let (appends, writes) = (counter(ratifyd, "appends").await, counter(ratifyd, "flush_writes").await);
     let began = Instant::now();

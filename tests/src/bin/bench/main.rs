@@ -13,12 +13,13 @@ mod batch;
 mod coalescing;
 mod cpu;
 mod echo;
+mod gathering;
 mod latency;
 mod single;
 
 use std::time::Duration;
 
-use ratified::{ClientName, CoordinatorClient, Epoch, TxnId, protocol};
+use ratified::{ClientName, ClientOptions, CoordinatorClient, Epoch, TxnId, protocol};
 use ratified_tests::{config::Config, process::Ratifyd};
 use uuid::Uuid;
 
@@ -36,6 +37,7 @@ async fn main() {
     let config = Config::new().with("max_open_per_client", 100_000);
     let ratifyd = Ratifyd::start(config).await;
     single::measure(&ratifyd, round, rounds).await;
+    gathering::measure(&ratifyd, round, rounds).await;
     batch::measure(&ratifyd, round).await;
     latency::measure(&ratifyd).await;
     coalescing::measure(&ratifyd, round).await;
@@ -82,6 +84,11 @@ impl Opened {
         self.prepare(id).await;
         self.commit(id).await;
     }
+}
+
+/// A client whose concurrent calls share requests, or have one each.
+fn client(url: &str, gather: bool) -> CoordinatorClient {
+    CoordinatorClient::with_options(url, ClientOptions::default().gather(gather)).expect("a client")
 }
 
 fn new_id() -> TxnId {

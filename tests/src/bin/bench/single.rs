@@ -8,15 +8,15 @@ use std::{
 use ratified::CoordinatorClient;
 use ratified_tests::process::Ratifyd;
 
-use super::{Opened, cpu::Cpu, echo::Echo, median};
+use super::{Opened, client, cpu::Cpu, echo::Echo, median};
 
-const CALLERS: u64 = 64;
+pub(crate) const CALLERS: u64 = 64;
 
 /// Decisions per second of the coordinator and of the echo, one after the other in every round.
 pub(crate) async fn measure(ratifyd: &Ratifyd, round: Duration, rounds: u64) {
     let echo = Echo::start();
-    let coordinator = callers(&ratifyd.url()).await;
-    let echoing = callers(&echo.url().await).await;
+    let coordinator = callers(&client(&ratifyd.url(), false), "bench").await;
+    let echoing = callers(&client(&echo.url().await, false), "bench").await;
     decide_for(&coordinator, round / 5).await;
     decide_for(&echoing, round / 5).await;
     let (mut durable, mut bare, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
@@ -38,16 +38,17 @@ pub(crate) async fn measure(ratifyd: &Ratifyd, round: Duration, rounds: u64) {
     println!("  ratio                  {:>9.3}", median(ratios));
 }
 
-async fn callers(url: &str) -> Vec<Arc<Opened>> {
-    let client = CoordinatorClient::new(url).expect("a client");
+/// Callers that share a client, each with a name of its own.
+pub(crate) async fn callers(client: &CoordinatorClient, prefix: &str) -> Vec<Arc<Opened>> {
     let mut callers = Vec::new();
     for at in 0..CALLERS {
-        callers.push(Arc::new(Opened::new(&client, format!("bench.{at}")).await));
+        callers.push(Arc::new(Opened::new(client, format!("{prefix}.{at}")).await));
     }
     callers
 }
 
-async fn decide_for(callers: &[Arc<Opened>], time: Duration) -> f64 {
+/// Decisions per second of all callers, each one after the other, for this long.
+pub(crate) async fn decide_for(callers: &[Arc<Opened>], time: Duration) -> f64 {
     let began = Instant::now();
     let tasks: Vec<_> = callers
         .iter()
