@@ -26,7 +26,7 @@
 //! | how | one transaction of the database per transaction of the job: `PREPARE TRANSACTION`, then `COMMIT PREPARED` | rows are committed to a table beside the target; one later transaction of the database moves them and notes that in a ledger |
 //! | needs | `max_prepared_transactions` > 0, which many managed databases forbid | nothing |
 //! | rows are written | once | twice, and deleted once: a fraction of the throughput |
-//! | a constraint that a row violates is told | at `pre_commit`, deferred ones too: the job stops before anything is decided | types, NOT NULL and CHECK at `pre_commit`; unique, foreign and exclusion keys and triggers only **after the decision**: the job stops until the conflict is removed by hand |
+//! | a constraint that a row violates is told | at `pre_commit`, deferred ones too: the job stops before anything is decided | types, NOT NULL and CHECK of what records fill at `pre_commit`; unique, foreign and exclusion keys, triggers, partitions and row security only **after the decision**: the job stops until what is in the way is removed by hand, as `docs/OPERATIONS.md` lists |
 //! | while a transaction is undecided | its locks are held, also over restarts: a row with the same unique key waits, ALTER TABLE waits, and VACUUM cannot remove anything newer | nothing is held |
 //! | readers see | all rows of all tables at one instant, none before | the same |
 //!

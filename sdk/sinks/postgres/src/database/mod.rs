@@ -42,6 +42,14 @@ pub enum PostgresError {
         /// The name.
         name: String,
     },
+    /// A record would fill one column twice.
+    #[error("column {column:?} of table {table:?} is named twice")]
+    Duplicate {
+        /// Of which table.
+        table: String,
+        /// Which column.
+        column: String,
+    },
     /// A setting lies outside its bounds.
     #[error("{key} must be {bounds}")]
     OutOfBounds {

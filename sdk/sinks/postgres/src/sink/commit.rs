@@ -56,20 +56,30 @@ pub(super) async fn abort(connected: &Connected, settings: &Settings, txn: &TxnC
     }
 }
 
-/// The ids of this sink and client that are prepared.
+/// The ids of this sink and client that are prepared. Refused if another role has prepared one: only that role, or a
+/// superuser, may end it.
 pub(super) async fn list(
     connected: &Connected,
     settings: &Settings,
     client: &ClientName,
-) -> Result<Vec<TxnId>, Failure> {
+) -> Result<Vec<TxnId>, SinkError> {
     let Connected { session, database } = connected;
-    let (doing, query) =
-        ("list what is prepared", "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()");
-    let rows = session.query(doing, query, &[]).await?;
+    let doing = "list what is prepared";
+    let query = "SELECT gid, owner::text, current_user::text, \
+         owner = current_user OR (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) \
+         FROM pg_prepared_xacts WHERE database = current_database()";
+    let read = |error| SinkError::from(Failure::new(doing, error));
     let mut ids = Vec::new();
-    for row in rows {
-        let gid: String = row.try_get(0).map_err(|error| Failure::new(doing, error))?;
-        ids.extend(Gid::parse(&gid, &settings.sink, *database, client));
+    for row in session.query(doing, query, &[]).await? {
+        let gid: String = row.try_get(0).map_err(read)?;
+        let Some(id) = Gid::parse(&gid, &settings.sink, *database, client) else { continue };
+        if !row.try_get::<_, bool>(3).map_err(read)? {
+            let (owner, this): (String, String) = (row.try_get(1).map_err(read)?, row.try_get(2).map_err(read)?);
+            return Err(SinkError::rejected(format!(
+                "{gid} was prepared by the role {owner:?}, and only that role may end it: connect as {owner:?}, not as {this:?}"
+            )));
+        }
+        ids.push(id);
     }
     Ok(ids)
 }

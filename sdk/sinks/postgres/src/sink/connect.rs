@@ -50,8 +50,10 @@ async fn reach(settings: &Settings, application: &str) -> Result<(Connected, boo
     // A writer's COPY lasts from one checkpoint to the next and has no limit; waiting for a lock has.
     let (lock, statement) =
         if application == WRITER { (session.timeout_ms(), 0) } else { (session.timeout_ms(), session.timeout_ms()) };
-    let limits =
-        format!("SET lock_timeout = {lock}; SET statement_timeout = {statement}; SET client_min_messages = warning");
+    let limits = format!(
+        "SET lock_timeout = {lock}; SET statement_timeout = {statement}; SET client_min_messages = warning; \
+         SET default_transaction_read_only = off"
+    );
     session.run(doing, &limits).await?;
     session.run(doing, SAFE).await?;
     let row = session.query_one(doing, STATE, &[]).await?;

@@ -3,6 +3,7 @@
 use super::config::Settings;
 use crate::database::{Failure, Session, identifier};
 use ratified::SinkError;
+use tokio_postgres::error::SqlState;
 
 const TABLES: [&str; 4] = ["marker", "owner", "staged", "staged_id"];
 /// Names the lock under which tables are made, so that two who open at once do not meet: the ASCII codes of "ratified".
@@ -31,9 +32,18 @@ CREATE TABLE IF NOT EXISTS {schema}.staged ({key}, txn_id uuid NOT NULL, id bigi
     )
 }
 
-/// Makes the tables, unless they are there: then no privilege to make any is needed.
+/// Makes the tables, unless they are there, when no privilege to make any is needed; then checks that they can be used.
 pub(super) async fn ensure(session: &mut Session, settings: &Settings) -> Result<(), SinkError> {
-    ensure_tables(session, settings).await.map_err(Failure::into_determinate)
+    ensure_tables(session, settings).await.map_err(|failure| {
+        if failure.is(&SqlState::INSUFFICIENT_PRIVILEGE) {
+            let schema = &settings.schema;
+            return SinkError::rejected(format!(
+                "{failure}: have somebody who may run what ratified_postgres::control_tables({schema:?}) returns"
+            ));
+        }
+        failure.into_determinate()
+    })?;
+    check(session, settings).await
 }
 
 async fn ensure_tables(session: &Session, settings: &Settings) -> Result<(), Failure> {
@@ -49,4 +59,76 @@ async fn ensure_tables(session: &Session, settings: &Settings) -> Result<(), Fai
     // One string of statements is one transaction; the lock ends with it.
     let statements = format!("SELECT pg_advisory_xact_lock({DDL_LOCK}); {}", control_tables(&settings.schema));
     session.run(&doing, &statements).await
+}
+
+/// What a table is asked for, and the columns that it was made with, in the order of their names.
+struct Own {
+    table: &'static str,
+    privileges: &'static [&'static str],
+    columns: &'static str,
+}
+
+const OWN: [Own; 3] = [
+    Own {
+        table: "marker",
+        privileges: &["SELECT", "INSERT", "UPDATE", "DELETE"],
+        columns: "checkpoint numeric(20,0), client text, seen_at timestamp with time zone, sink text, txn_id uuid, \
+                  written_at timestamp with time zone",
+    },
+    Own {
+        table: "owner",
+        privileges: &["SELECT", "INSERT", "UPDATE"],
+        columns: "client text, epoch numeric(20,0), since timestamp with time zone, sink text",
+    },
+    Own {
+        table: "staged",
+        privileges: &["SELECT", "INSERT", "DELETE"],
+        columns: "client text, id bigint, parts text, sink text, staged_at timestamp with time zone, txn_id uuid",
+    },
+];
+
+const OWN_TABLE: &str = "SELECT c.relkind = 'r' AND EXISTS (SELECT FROM pg_index WHERE indrelid = c.oid AND indisprimary), \
+     c.relpersistence = 'p', row_security_active(c.oid), \
+     (SELECT string_agg(attname || ' ' || format_type(atttypid, atttypmod), ', ' ORDER BY attname::text COLLATE \"C\") \
+      FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped), \
+     (SELECT string_agg(p, ', ') FROM unnest($3::text[]) p WHERE NOT has_table_privilege(c.oid, p)) \
+     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE nspname = $1 AND relname = $2";
+
+/// Whether the role may do with the sink's own tables what will be done with them, and whether they are what they should
+/// be: an outcome would meet it behind the decision.
+async fn check(session: &Session, settings: &Settings) -> Result<(), SinkError> {
+    let (doing, schema) = ("look at the sink's own tables", identifier(&settings.schema));
+    let query = "SELECT has_schema_privilege($1, 'USAGE')";
+    let row = session.query_one(doing, query, &[&settings.schema]).await.map_err(Failure::into_determinate)?;
+    let read = |error| SinkError::from(Failure::new(doing, error));
+    if !row.try_get::<_, bool>(0).map_err(read)? {
+        return Err(SinkError::rejected(format!(
+            "the role may not use schema {schema}: GRANT USAGE ON SCHEMA {schema} to it"
+        )));
+    }
+    for own in &OWN {
+        let Own { table, privileges, columns } = own;
+        let row = session.query_one(doing, OWN_TABLE, &[&settings.schema, table, privileges]).await;
+        let row = row.map_err(Failure::into_determinate)?;
+        let (is_table, is_logged, is_secured) = (row.try_get(0), row.try_get(1), row.try_get(2));
+        let (has, lacks): (Option<String>, Option<String>) =
+            (row.try_get(3).map_err(read)?, row.try_get(4).map_err(read)?);
+        let has = has.unwrap_or_default();
+        let why = if !is_table.map_err(read)? || has != *columns {
+            format!(
+                "is not the table that this sink makes: it has {has}, not {columns}, or no primary key; give the sink \
+                     another schema"
+            )
+        } else if !is_logged.map_err(read)? {
+            "is unlogged: a crash of the server empties it, and with it the proof of commits: ALTER TABLE ... SET LOGGED".to_owned()
+        } else if is_secured.map_err(read)? {
+            "has row security for this role: ALTER TABLE ... DISABLE ROW LEVEL SECURITY".to_owned()
+        } else if let Some(lacks) = lacks {
+            format!("may not be used as it is needed: GRANT {lacks} on it to this role")
+        } else {
+            continue;
+        };
+        return Err(SinkError::rejected(format!("the sink's own table {} {why}", settings.own(table))));
+    }
+    Ok(())
 }

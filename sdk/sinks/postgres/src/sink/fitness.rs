@@ -27,6 +27,18 @@ const COLUMNS: &str = "SELECT attname::text, attname = ANY($2), attgenerated <> 
      FROM pg_attribute JOIN pg_type ON pg_type.oid = atttypid \
      WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped ORDER BY attnum";
 
+/// What the database calls for a row as the role that inserts it. The move of staged rows calls more than COPY to where they are
+/// staged: defaults, generated columns, indexes.
+const FUNCTIONS: &str = "SELECT string_agg(DISTINCT p.oid::regprocedure::text, ', ') FROM pg_depend d \
+     JOIN pg_proc p ON d.refclassid = 'pg_proc'::regclass AND p.oid = d.refobjid \
+     WHERE NOT has_function_privilege(p.oid, 'EXECUTE') AND ( \
+     d.classid = 'pg_attrdef'::regclass AND d.objid IN ( \
+         SELECT f.oid FROM pg_attrdef f JOIN pg_attribute a ON a.attrelid = f.adrelid AND a.attnum = f.adnum \
+         WHERE f.adrelid = to_regclass($1) AND (a.attgenerated <> '' OR NOT a.attname = ANY($2))) \
+     OR d.classid = 'pg_class'::regclass AND d.objid IN (SELECT indexrelid FROM pg_index WHERE indrelid = to_regclass($1)) \
+     OR d.classid = 'pg_constraint'::regclass AND d.objid IN ( \
+         SELECT oid FROM pg_constraint WHERE conrelid = to_regclass($1) AND contype = 'c'))";
+
 /// Refuses a table that could never take the rows as they are staged.
 pub(super) async fn check(session: &Session, table: &Table, staging: Staging) -> Result<(), SinkError> {
     let name = table.quoted();
@@ -40,7 +52,15 @@ pub(super) async fn check(session: &Session, table: &Table, staging: Staging) ->
         let column: String = row.try_get(0).map_err(read)?;
         refuse(&name, &format!("column {column:?} of "), unfit_column(&row).map_err(read)?)?;
     }
-    Ok(())
+    let row = session.query_one(&doing, FUNCTIONS, &[&name, &table.columns()]).await;
+    let functions: Option<String> = row.map_err(Failure::into_determinate)?.try_get(0).map_err(read)?;
+    let why = |functions| {
+        format!(
+            "calls for each row, in a default, a generated column, a check or an index, what this role may not: GRANT EXECUTE \
+             ON FUNCTION {functions} to it"
+        )
+    };
+    refuse(&name, "", functions.map(why))
 }
 
 fn refuse(table: &str, column: &str, why: Option<String>) -> Result<(), SinkError> {

@@ -1,6 +1,6 @@
 //! The tables that a sink writes to.
 
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 use crate::database::{PostgresError, checked_name, identifier, qualified};
 
@@ -31,7 +31,11 @@ impl Table {
         if !(1..=MAX_COLUMNS).contains(&columns.len()) {
             return Err(PostgresError::OutOfBounds { key: "columns of a table", bounds: "1..=1600" });
         }
-        Ok(Self { schema: None, name: checked_name("table", name)?, columns })
+        let (name, mut met) = (checked_name("table", name)?, BTreeSet::new());
+        if let Some(column) = columns.iter().find(|column| !met.insert(*column)) {
+            return Err(PostgresError::Duplicate { table: name, column: column.clone() });
+        }
+        Ok(Self { schema: None, name, columns })
     }
 
     /// The same table in this schema.
@@ -75,6 +79,13 @@ mod tests {
         let table = Table::new("Order Lines", ["id", "per\"son"]).unwrap().in_schema("shop").unwrap();
         assert_eq!(table.quoted(), "\"shop\".\"Order Lines\"");
         assert_eq!(table.column_list(), "\"id\", \"per\"\"son\"");
+    }
+
+    #[test]
+    fn a_column_that_is_named_twice_is_refused() {
+        let error = Table::new("t", ["a", "b", "a"]).unwrap_err().to_string();
+        assert_eq!(error, "column \"a\" of table \"t\" is named twice");
+        assert!(Table::new("t", ["a", "A"]).is_ok());
     }
 
     #[test]

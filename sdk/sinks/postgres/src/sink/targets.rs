@@ -43,7 +43,7 @@ pub(super) async fn find_all(session: &mut Session, settings: &Settings) -> Resu
         fitness::check(session, table, settings.staging).await?;
         let stage = match settings.staging {
             Staging::Prepared => None,
-            Staging::Ledger => Some(ensure_stage(session, settings, &found).await.map_err(Failure::into_determinate)?),
+            Staging::Ledger => Some(ensure_stage(session, settings, &found).await?),
         };
         let columns = table.column_list();
         targets.push(Target { table: found.table, columns, width: table.columns().len(), stage });
@@ -106,12 +106,11 @@ fn column(row: &Row) -> Result<(String, String), tokio_postgres::Error> {
 
 /// The table that rows for this one are staged in. Its name tells the target's columns, types and checks apart, so that a
 /// target that has changed gets a new one, and what is staged in the old one stays readable.
-async fn ensure_stage(session: &Session, settings: &Settings, found: &Found) -> Result<String, Failure> {
+async fn ensure_stage(session: &Session, settings: &Settings, found: &Found) -> Result<String, SinkError> {
     let hashed = hash(&[&found.table, &found.likeness]);
     let stage = format!("staged_{}", hashed.get(..STAGE_HASH_CHARS).unwrap_or(&hashed));
     let (quoted, doing) = (settings.own(&stage), format!("make a table to stage rows for {}", found.table));
-    let exists = session.query_one(&doing, "SELECT to_regclass($1) IS NOT NULL", &[&quoted]).await?;
-    if exists.try_get(0).map_err(|error| Failure::new(&doing, error))? {
+    if may_stage(session, settings, found, &stage).await? {
         return Ok(stage);
     }
     let drops: String = found.others.iter().map(|column| format!("DROP COLUMN {column} CASCADE, ")).collect();
@@ -125,6 +124,44 @@ async fn ensure_stage(session: &Session, settings: &Settings, found: &Found) -> 
     match session.run(&doing, &statements).await {
         // Another worker was faster.
         Err(failure) if failure.is(&SqlState::DUPLICATE_TABLE) => Ok(stage),
-        made => made.map(|()| stage),
+        made => made.map(|()| stage).map_err(Failure::into_determinate),
     }
+}
+
+const STAGE: &str = "SELECT s.oid IS NOT NULL, s.relpersistence IS DISTINCT FROM 'u', \
+     (SELECT string_agg(p, ', ') FROM unnest(ARRAY['SELECT', 'INSERT', 'DELETE']) p WHERE NOT has_table_privilege(s.oid, p)), \
+     has_schema_privilege($1, 'CREATE'), has_table_privilege($3::text::regclass, 'SELECT'), \
+     has_sequence_privilege($4::text::regclass, 'USAGE, UPDATE'), \
+     EXISTS (SELECT FROM pg_attribute WHERE attrelid = $3::text::regclass AND attname IN ('ratified_id', 'ratified_seq') \
+             AND NOT attisdropped) \
+     FROM (VALUES (1)) v LEFT JOIN pg_namespace n ON nspname = $1 \
+     LEFT JOIN pg_class s ON s.relnamespace = n.oid AND s.relname = $2";
+
+/// Whether there is a table to stage in, that may be used; if there is none, that it may be made.
+async fn may_stage(session: &Session, settings: &Settings, found: &Found, stage: &str) -> Result<bool, SinkError> {
+    let numbers = settings.own("staged_id");
+    let (doing, target, quoted) = ("look for a table to stage in", &found.table, settings.own(stage));
+    let row = session.query_one(doing, STAGE, &[&settings.schema, &stage, target, &numbers]).await;
+    let row = row.map_err(Failure::into_determinate)?;
+    let is =
+        |column: usize| row.try_get::<_, bool>(column).map_err(|error| SinkError::from(Failure::new(doing, error)));
+    let lacks: Option<String> = row.try_get(2).map_err(|error| Failure::new(doing, error))?;
+    let why = match lacks {
+        _ if !is(5)? => format!("it draws numbers from {numbers}: GRANT USAGE ON SEQUENCE {numbers} to this role"),
+        _ if is(0)? && !is(1)? => {
+            format!("{quoted} is unlogged: a crash of the server empties it; ALTER TABLE ... SET LOGGED")
+        }
+        Some(lacks) if is(0)? => format!("{quoted} was made by another role: GRANT {lacks} on it to this role"),
+        _ if is(0)? => return Ok(true),
+        _ if is(6)? => {
+            format!("{target} has a column ratified_id or ratified_seq, which staged rows have, too: rename it")
+        }
+        _ if !is(3)? => {
+            let schema = identifier(&settings.schema);
+            format!("the role may make no table in {schema}: GRANT CREATE ON SCHEMA {schema} to it")
+        }
+        _ if !is(4)? => format!("a table like {target} has to be made: GRANT SELECT on {target} to this role"),
+        _ => return Ok(false),
+    };
+    Err(SinkError::rejected(format!("Staging::Ledger stages rows for {target} in a table of its own: {why}")))
 }

@@ -44,7 +44,9 @@ async fn a_table_that_cannot_be_written_is_told_at_open() {
              would be remembered"
         )
     );
-    place.server.sql(&format!("GRANT USAGE ON SCHEMA {name} TO job; GRANT USAGE ON SCHEMA own TO job"));
+    place
+        .server
+        .sql(&format!("GRANT USAGE ON SCHEMA {name}, own TO job; GRANT ALL ON ALL TABLES IN SCHEMA own TO job"));
     assert_eq!(
         refusal(&place, place.table("low"), "job").await,
         format!("the role has no INSERT privilege on table \"{name}\".\"low\"")
