@@ -66,6 +66,17 @@ async fn transactions_are_listed_live_unless_a_terminal_state_is_asked_for() {
 }
 
 #[tokio::test]
+async fn the_clients_of_a_sink_are_its_name_and_a_number() {
+    let (_ratifyd, raw) = filled().await;
+    Session::open(&raw, "job.x", 1).await;
+    assert_eq!(clients(&raw.get("/v1/clients?sink=job").await.ok(200)), ["job.0", "job.1"]);
+    assert_eq!(clients(&raw.get("/v1/clients?sink=job&pageSize=1").await.ok(200)), ["job.0"]);
+    assert_eq!(clients(&raw.get("/v1/clients?sink=other").await.ok(200)), [] as [&str; 0]);
+    raw.get("/v1/clients?sink=a%2Fb").await.refused("INVALID_ARGUMENT");
+    raw.get("/v1/clients?sink=job&prefix=job.").await.refused("INVALID_ARGUMENT");
+}
+
+#[tokio::test]
 async fn pages_lead_on_until_the_token_is_absent() {
     let (_ratifyd, raw) = filled().await;
     let mut all = Vec::new();

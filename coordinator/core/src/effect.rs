@@ -122,8 +122,8 @@ pub enum Request {
     },
     /// `GET /v1/clients`
     Clients {
-        /// Only names that start so.
-        prefix: Option<String>,
+        /// Which ones.
+        names: ClientNames,
         /// Which page.
         page: Page,
     },
@@ -330,6 +330,18 @@ impl Success {
             Self::Accepted => 202,
         }
     }
+}
+
+/// Which clients a listing shows.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum ClientNames {
+    /// Every one.
+    #[default]
+    All,
+    /// Those whose names start so.
+    From(String),
+    /// Those of this sink: `<name>.<digits>`.
+    Of(ClientName),
 }
 
 /// The answer to a request.

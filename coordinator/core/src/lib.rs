@@ -23,8 +23,8 @@ mod transaction;
 mod waiting;
 
 pub use effect::{
-    Answer, Audit, Effect, Input, Ownership, OwnershipEvent, Page, Request, Revision, Success, Sweep, Ticket,
-    Transition, TxnCall, TxnFilter,
+    Answer, Audit, ClientNames, Effect, Input, Ownership, OwnershipEvent, Page, Request, Revision, Success, Sweep,
+    Ticket, Transition, TxnCall, TxnFilter,
 };
 pub use engine::Engine;
 pub use history::LoadHistory;

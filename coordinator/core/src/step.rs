@@ -82,8 +82,8 @@ impl<'a> Step<'a> {
                 let result = self.preserver_lookup(&client, txn_id);
                 self.reply(ticket, result.map(|(answer, after)| (Answer::Preserved(answer), after)));
             }
-            Request::Clients { prefix, page } => {
-                let answer = self.list_clients(prefix.as_deref().unwrap_or_default(), &page);
+            Request::Clients { names, page } => {
+                let answer = self.list_clients(&names, &page);
                 self.reply(ticket, answer.map(|list| (Answer::Clients(list), self.engine.revision)));
             }
             Request::Txns { filter, page } => {

@@ -1,7 +1,7 @@
 //! Calls about a client.
 
-use ratified_core::Request;
-use ratified_protocol::{ForgetRequest, OpenRequest, Problem, decode_body};
+use ratified_core::{ClientNames, Request};
+use ratified_protocol::{Code, ForgetRequest, OpenRequest, Problem, decode_body};
 
 use super::target::Target;
 
@@ -17,5 +17,14 @@ pub(super) fn forget(mut target: Target, body: &[u8]) -> Result<Request, Problem
 
 /// `GET /v1/clients`
 pub(super) fn list(target: Target, _body: &[u8]) -> Result<Request, Problem> {
-    Ok(Request::Clients { prefix: target.prefix, page: target.page })
+    let names = match (target.prefix, target.sink) {
+        (None, None) => ClientNames::All,
+        (Some(prefix), None) => ClientNames::From(prefix),
+        (None, Some(sink)) => ClientNames::Of(sink),
+        (Some(_), Some(_)) => {
+            let detail = "sink: says which names on its own, prefix cannot be given too";
+            return Err(Problem::new(Code::InvalidArgument, detail));
+        }
+    };
+    Ok(Request::Clients { names, page: target.page })
 }

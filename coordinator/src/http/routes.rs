@@ -89,7 +89,7 @@ pub(super) const RESOURCES: &[Resource] = &[
     at("/readyz", &[operation(Operation::Ready)]),
     at("/metrics", &[operation(Operation::Metrics)]),
     at("/openapi.json", &[operation(Operation::OpenApi)]),
-    at("/v1/clients", &[get(&["prefix", "pageSize", "pageToken"], clients::list)]),
+    at("/v1/clients", &[get(&["prefix", "sink", "pageSize", "pageToken"], clients::list)]),
     at("/v1/clients/{clientName}/open", &[post(clients::open)]),
     at("/v1/clients/{clientName}/forget", &[post(clients::forget)]),
     at("/v1/clients/{clientName}/batch", &[post_batch(batch::batch)]),

@@ -17,6 +17,7 @@ pub(super) struct Target {
     pub(super) wait_ms: u64,
     pub(super) after: Option<String>,
     pub(super) prefix: Option<String>,
+    pub(super) sink: Option<ClientName>,
     pub(super) filter: TxnFilter,
     pub(super) page: Page,
 }
@@ -63,6 +64,7 @@ impl Target {
             "waitMs" => self.wait_ms = number(name, &value)?.min(MAX_WAIT_MS),
             "after" => self.after = Some(value),
             "prefix" => self.prefix = Some(value),
+            "sink" => self.sink = Some(value.parse().map_err(|e| invalid(name, e))?),
             "pageSize" => self.page.size = Some(number(name, &value)?),
             "pageToken" => self.page.token = Some(value),
             "state" => self.filter.state = Some(state(name, &value)?),

@@ -12,6 +12,8 @@ use crate::error::ClientError;
 pub struct ClientQuery {
     /// Only names that start so.
     pub prefix: Option<String>,
+    /// Only the clients of this sink, `<name>.<digits>`; not together with a prefix.
+    pub sink: Option<String>,
     /// Most items of a page; 50 when absent, at most 1000.
     pub page_size: Option<u32>,
     /// The last page's `nextPageToken`.
@@ -43,9 +45,10 @@ impl CoordinatorClient {
     pub async fn clients(&self, query: &ClientQuery) -> Result<List<ClientItem>, ClientError> {
         let mut pairs = Vec::new();
         push(&mut pairs, "prefix", query.prefix.as_ref());
+        push(&mut pairs, "sink", query.sink.as_ref());
         push(&mut pairs, "pageSize", query.page_size.as_ref());
         push(&mut pairs, "pageToken", query.page_token.as_ref());
-        let prefix = query.prefix.as_deref().unwrap_or("");
+        let prefix = query.prefix.as_deref().or(query.sink.as_deref()).unwrap_or("");
         let is_answer = |list: &List<ClientItem>| list.items.iter().all(|i| i.client_name.as_str().starts_with(prefix));
         self.fetch_plain("clients", "/v1/clients".to_owned(), pairs, Duration::ZERO, &is_answer).await
     }

@@ -107,7 +107,7 @@ impl<S: TwoPhaseSink> Opening<S> {
 
     /// Every client of the sink that is not forgotten.
     pub(super) async fn clients_of(&self, name: &SinkName) -> Result<Vec<(Slot, ClientItem)>, RuntimeError> {
-        let mut query = ClientQuery { prefix: Some(name.prefix()), page_size: Some(PAGE), page_token: None };
+        let mut query = ClientQuery { sink: Some(name.to_string()), page_size: Some(PAGE), ..ClientQuery::default() };
         let mut clients = Vec::new();
         loop {
             let page = self.env.limited(self.limit).clients(&query).await?;

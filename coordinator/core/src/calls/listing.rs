@@ -1,12 +1,12 @@
 //! Listings: a bounded number of entries per step, and a token that leads on.
 
-use std::{collections::BTreeMap, ops::Bound};
+use std::{borrow::Cow, collections::BTreeMap, ops::Bound};
 
 use ratified_protocol::{ClientItem, ClientName, Code, List, Outcome, Problem, Txn, TxnId, TxnState};
 
 use crate::{
     calls::open::PayloadBudget,
-    effect::{Page, Revision, TxnFilter},
+    effect::{ClientNames, Page, Revision, TxnFilter},
     step::{Refusal, Step},
 };
 
@@ -38,6 +38,23 @@ impl Page {
     }
 }
 
+impl ClientNames {
+    fn prefix(&self) -> Cow<'_, str> {
+        match self {
+            Self::All => Cow::Borrowed(""),
+            Self::From(prefix) => Cow::Borrowed(prefix),
+            Self::Of(sink) => Cow::Owned(format!("{sink}.")),
+        }
+    }
+
+    /// Whether it is one of these, given that it begins with their prefix.
+    fn takes(&self, name: &ClientName) -> bool {
+        let Self::Of(sink) = self else { return true };
+        let slot = name.as_str().get(sink.as_str().len() + 1..).unwrap_or_default();
+        !slot.is_empty() && slot.bytes().all(|b| b.is_ascii_digit())
+    }
+}
+
 impl TxnFilter {
     /// Whether transactions of this client may match.
     fn takes(&self, client: &ClientName) -> bool {
@@ -56,21 +73,24 @@ fn names_from<'a>(prefix: &'a str, after: Option<&'a ClientName>) -> (Bound<&'a 
 }
 
 impl Step<'_> {
-    /// Clients whose name starts so, tombstones included.
-    pub(crate) fn list_clients(&self, prefix: &str, page: &Page) -> Result<List<ClientItem>, Refusal> {
+    /// These clients, tombstones included.
+    pub(crate) fn list_clients(&self, which: &ClientNames, page: &Page) -> Result<List<ClientItem>, Refusal> {
         let size = page.size();
         let after = page.client_position()?;
-        let names = self.engine.clients.range::<str, _>(names_from(prefix, after.as_ref()));
-        let mut items: Vec<_> = names
-            .map(|(name, _)| name)
-            .take_while(|name| name.as_str().starts_with(prefix))
-            .take(size + 1)
-            .map(|name| self.client_item(name))
-            .collect();
-        let more = items.len() > size;
-        items.truncate(size);
-        let last = items.last().filter(|_| more).map(|item| item.client_name.to_string());
-        Ok(List::new(items, last))
+        let prefix = which.prefix();
+        let names = self.engine.clients.range::<str, _>(names_from(&prefix, after.as_ref())).map(|(name, _)| name);
+        let mut items = Vec::new();
+        let mut seen = None;
+        for (visits, name) in names.take_while(|name| name.as_str().starts_with(&*prefix)).enumerate() {
+            if items.len() == size || visits == MAX_VISITS {
+                return Ok(List::new(items, seen.map(ClientName::to_string)));
+            }
+            if which.takes(name) {
+                items.push(self.client_item(name));
+            }
+            seen = Some(name);
+        }
+        Ok(List::new(items, None))
     }
 
     pub(crate) fn client_item(&self, name: &ClientName) -> ClientItem {

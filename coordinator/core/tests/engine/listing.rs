@@ -1,11 +1,12 @@
 //! Lists of clients and transactions.
 
-use ratified_core::{Limits, Page, Sweep, TxnFilter};
+use ratified_core::{Input, Limits, Page, Sweep, TxnFilter};
 use ratified_protocol::TxnState;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Driver, Told, abort, batch, begin, client, clients, commit, epoch, forget, get, id_text, open, page, prepare, txns,
+    Driver, Told, abort, batch, begin, client, clients, clients_of, commit, epoch, forget, get, id_text, open, page,
+    prepare, txns,
 };
 
 fn state(state: TxnState) -> TxnFilter {
@@ -226,6 +227,35 @@ fn a_token_from_before_the_prefix_leads_to_the_first_name_with_it() {
     let mut d = three_clients();
     let told = d.read(clients(Some("b"), page(4, Some("a1"))));
     assert_eq!((told.each("items", "clientName"), token(&told)), (vec!["b".to_owned()], None));
+}
+
+#[test]
+fn a_sink_has_the_clients_that_are_its_name_and_a_number() {
+    let mut d = Driver::opened_with(Limits { max_clients: 10_000, ..Limits::default() });
+    for name in ["s", "s.0", "s.12", "s.x", "s.1x", "s.0.3", "sx.1", "s-0", "t.0"] {
+        d.call(open(name, 1));
+    }
+    assert_eq!(d.read(clients_of("s", Page::default())).each("items", "clientName"), ["s.0", "s.12"]);
+    assert_eq!(d.read(clients_of("s.0", Page::default())).each("items", "clientName"), ["s.0.3"]);
+    let first = d.read(clients_of("s", page(1, None)));
+    assert_eq!(first.each("items", "clientName"), ["s.0"]);
+    let rest = d.read(clients_of("s", page(9, token(&first).as_deref())));
+    assert_eq!((rest.each("items", "clientName"), token(&rest)), (vec!["s.12".to_owned()], None));
+}
+
+#[test]
+fn one_step_looks_at_five_thousand_names_and_a_token_leads_on() {
+    let mut d = Driver::opened_with(Limits { max_clients: 10_000, ..Limits::default() });
+    for n in 0..5_000 {
+        // One check of all for all of them, not one for each.
+        let input = Input::Request { ticket: d.ticket(), request: open(&format!("s.0x{n}"), 1) };
+        d.engine.step(d.now(), input, &mut Vec::new());
+    }
+    d.call(open("s.1", 1));
+    let first = d.read(clients_of("s", Page::default()));
+    assert_eq!(first.each("items", "clientName"), [] as [&str; 0]);
+    let rest = d.read(clients_of("s", page(50, token(&first).as_deref())));
+    assert_eq!((rest.each("items", "clientName"), token(&rest)), (vec!["s.1".to_owned()], None));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use ratified_core::{Answer, Page, Request};
+use ratified_core::{Answer, ClientNames, Page, Request};
 use ratified_protocol::{
     CheckpointId, ClientItem, ClientName, Code, OpenAnswer, OpenRequest, Outcome, ShortText, Txn, TxnId, TxnState,
 };
@@ -73,8 +73,8 @@ async fn clients(worker: &Worker) -> Result<Vec<ClientItem>, Failure> {
     let mut items = Vec::new();
     let mut token = None;
     loop {
-        let prefix = Some(format!("{}.", worker.job.sink));
-        let request = Request::Clients { prefix, page: Page { size: Some(2), token } };
+        let names = ClientNames::From(format!("{}.", worker.job.sink));
+        let request = Request::Clients { names, page: Page { size: Some(2), token } };
         match worker.world.insist(&request, Some(LIMIT_MS)).await {
             Ok(Answer::Clients(list)) => {
                 items.extend(list.items.into_iter().filter(|i| is_of(&i.client_name, &worker.job.sink)));

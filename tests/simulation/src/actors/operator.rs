@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use ratified_core::{Answer, Page, Request, TxnCall, TxnFilter};
+use ratified_core::{Answer, ClientNames, Page, Request, TxnCall, TxnFilter};
 use ratified_protocol::{Resolution, ResolveRequest, ShortText, TxnState};
 
 use super::{call, participant};
@@ -46,7 +46,7 @@ async fn act(world: &Rc<World>) {
             world.ask(&Request::Forget { client: super::client(name), reason: reason() }).await;
         }
         _ => {
-            world.ask(&Request::Clients { prefix: None, page: Page { size: Some(1), token: None } }).await;
+            world.ask(&Request::Clients { names: ClientNames::All, page: Page { size: Some(1), token: None } }).await;
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, rc::Rc};
 
-use ratified_core::{Answer, Page, Request, TxnCall, TxnFilter};
+use ratified_core::{Answer, ClientNames, Page, Request, TxnCall, TxnFilter};
 use ratified_protocol::{
     AckRequest, BatchItem, BatchOp, BeginRequest, CheckpointId, ClientName, CommitRequest, Epoch, EpochRequest,
     Incarnation, OpenRequest, Outcome, ParticipantName, Payload, PrepareRequest, Problem, TxnId, TxnState,
@@ -75,7 +75,7 @@ fn any_request(rng: &mut Rng, name: &ClientName, gossip: &Gossip, participants: 
             page: Page::default(),
         },
         4 => batch(rng, name, gossip, participants),
-        5 => Request::Clients { prefix: None, page: Page::default() },
+        5 => Request::Clients { names: ClientNames::All, page: Page::default() },
         _ => {
             if gossip.epochs.borrow().is_empty() {
                 return open(rng, name, gossip);

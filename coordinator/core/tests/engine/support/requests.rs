@@ -1,6 +1,6 @@
 //! Requests in short: names as text, ids as numbers, bodies as JSON.
 
-use ratified_core::{Page, Request, TxnCall, TxnFilter};
+use ratified_core::{ClientNames, Page, Request, TxnCall, TxnFilter};
 use ratified_protocol::{
     AckRequest, BatchItem, ClientName, Generation, Incarnation, ManyItem, OpenRequest, Outcome, ParticipantName,
     RequestBody, ShortText, TxnId, decode_body,
@@ -153,7 +153,12 @@ pub(crate) fn forget(name: &str) -> Request {
 }
 
 pub(crate) fn clients(prefix: Option<&str>, page: Page) -> Request {
-    Request::Clients { prefix: prefix.map(str::to_owned), page }
+    let names = prefix.map_or(ClientNames::All, |prefix| ClientNames::From(prefix.to_owned()));
+    Request::Clients { names, page }
+}
+
+pub(crate) fn clients_of(sink: &str, page: Page) -> Request {
+    Request::Clients { names: ClientNames::Of(client(sink)), page }
 }
 
 pub(crate) fn txns(filter: TxnFilter, page: Page) -> Request {
