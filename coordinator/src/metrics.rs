@@ -1,6 +1,7 @@
 //! Numbers for operators, as Prometheus text. The recorder belongs to one coordinator: several may run in a process.
 
 mod calls;
+mod durations;
 mod process;
 
 use std::{
@@ -154,7 +155,9 @@ impl Metrics {
         metrics::with_local_recorder(&*self.recorder, || self.calls.publish());
         self.process.observe();
         self.log_lines_dropped.absolute(log::dropped_lines());
-        self.handle.render()
+        let mut text = self.handle.render();
+        self.calls.render_durations(&mut text);
+        text
     }
 }
 

@@ -103,6 +103,30 @@ async fn calls_are_counted_by_route_and_status_and_refusals_by_code() {
 }
 
 #[tokio::test]
+async fn how_long_calls_took_is_told_by_route_and_class_of_status() {
+    let handle = start(&Control::new(), config()).await;
+    let http = Http::to(&handle);
+    http.open("c").await;
+    http.begin("c", T1).await;
+    http.begin("d", T2).await;
+    http.get(&format!("/v1/clients/c/txns/{T1}?waitMs=60")).await;
+    let text = text(&http).await;
+    let txn = "route=\"/v1/clients/{clientName}/txns/{txnId}\",status=";
+    let name = "ratified_http_request_seconds";
+    let of = |suffix: &str, class: &str, le: &str| value(&text, &format!("{name}_{suffix}{{{txn}\"{class}\"{le}}}"));
+    assert_eq!((of("count", "2xx", ""), of("count", "4xx", "")), (2.0, 1.0));
+    assert_eq!((of("bucket", "2xx", ",le=\"+Inf\""), of("bucket", "4xx", ",le=\"30\"")), (2.0, 1.0));
+    assert!(of("bucket", "2xx", ",le=\"0.05\"") <= 1.0, "one of them waited for 60 ms");
+    assert!(of("sum", "2xx", "") >= 0.06);
+    let bounds = samples(&text).into_iter().filter(|(found, labels, _)| {
+        found == &format!("{name}_bucket") && labels.starts_with("route=\"/v1/clients/{clientName}/open\"")
+    });
+    let counts: Vec<_> = bounds.map(|(_, _, count)| count).collect();
+    assert_eq!(counts.len(), 13);
+    assert!(counts.is_sorted(), "{counts:?}");
+}
+
+#[tokio::test]
 async fn connections_the_process_and_the_build_are_told() {
     let handle = start(&Control::new(), config()).await;
     let silent = tokio::net::TcpStream::connect(handle.local_addr()).await.unwrap();
@@ -112,6 +136,7 @@ async fn connections_the_process_and_the_build_are_told() {
     assert_eq!(value(&text, "ratified_connections_open"), 2.0);
     assert_eq!(value(&text, "ratified_connections_accepted_total"), 2.0);
     assert_eq!(value(&text, "ratified_connections_refused_total"), 0.0);
+    assert_eq!(value(&text, "ratified_accept_errors_total"), 0.0);
     drop(silent);
     while value(&self::text(&http).await, "ratified_connections_open") > 1.0 {}
     let version = env!("CARGO_PKG_VERSION");

@@ -214,6 +214,9 @@ async fn the_openapi_document_names_every_call_and_every_code() {
         for method in item.as_object().unwrap().keys().filter(|k| ["get", "put", "post"].contains(&k.as_str())) {
             let parts = path.split('/').map(|part| if part.starts_with('{') { "*" } else { part });
             calls.insert(format!("{method} {}", parts.collect::<Vec<_>>().join("/")));
+            for status in ["200", "400", "403", "405"] {
+                assert!(item[method]["responses"].get(status).is_some(), "{method} {path}: {status}");
+            }
         }
     }
     let expected = [

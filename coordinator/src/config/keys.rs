@@ -197,6 +197,13 @@ pub(super) const KEYS: &[Key] = &[
         "how long the body of a request may take to arrive"
     ),
     integer!(
+        "write_timeout_ms",
+        1..=3_600_000,
+        "milliseconds",
+        write_timeout_ms,
+        "how long a connection may take nothing of an answer before it is cut"
+    ),
+    integer!(
         "max_reading_bytes",
         1024..=64 * GIB,
         "bytes",

@@ -45,6 +45,8 @@ pub struct Config {
     pub idle_timeout_ms: u64,
     /// `read_timeout_ms`: how long the body of a request may take to arrive.
     pub read_timeout_ms: u64,
+    /// `write_timeout_ms`: how long a connection may take nothing of what is said to it.
+    pub write_timeout_ms: u64,
     /// `max_reading_bytes`: bytes of bodies being read at once; beyond, 429 OVERLOADED.
     pub max_reading_bytes: usize,
     /// `max_reading_bytes_per_address`: the same of one address. 0: half of `max_reading_bytes`, at least one batch.
@@ -108,6 +110,7 @@ impl Default for Config {
             max_head_bytes: 64 * 1024,
             idle_timeout_ms: 120_000,
             read_timeout_ms: 30_000,
+            write_timeout_ms: 30_000,
             max_reading_bytes: 256 * 1024 * 1024,
             max_reading_bytes_per_address: 0,
             max_discard_bytes: 16 * 1024 * 1024,

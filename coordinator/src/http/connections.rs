@@ -100,7 +100,7 @@ pub(crate) async fn serve(listener: TcpListener, frontend: Frontend, bounds: Bou
             }
             Err(e) if is_of_the_peer(&e) => {}
             Err(e) => {
-                calls.not_connected();
+                calls.cannot_accept();
                 told_failing.tell(|| tracing::warn!(error = %e, "connections cannot be accepted"));
                 tokio::time::sleep(ACCEPT_AGAIN).await;
             }

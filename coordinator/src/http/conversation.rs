@@ -76,6 +76,13 @@ pub(super) struct Stream {
     frontend: Frontend,
     refusal: Bytes,
     lingering: Option<Lingering>,
+    stalled: Option<Stalled>,
+}
+
+/// A peer that takes nothing of what is said to it.
+struct Stalled {
+    end: Pin<Box<Sleep>>,
+    is_stopping: bool,
 }
 
 /// Reading on after the last answer.
@@ -86,7 +93,7 @@ struct Lingering {
 
 impl Stream {
     pub(super) fn new(tcp: TcpStream, conversation: Arc<Conversation>, frontend: Frontend) -> Self {
-        Self { tcp, conversation, frontend, refusal: Bytes::new(), lingering: None }
+        Self { tcp, conversation, frontend, refusal: Bytes::new(), lingering: None, stalled: None }
     }
 
     /// Takes over what the HTTP layer says by itself. Whether it did.
@@ -101,9 +108,27 @@ impl Stream {
         true
     }
 
+    /// Passes on how a write went. One that does not get on within bounds has failed: an answer that nobody takes holds
+    /// memory and a place, and at a shutdown everybody else.
+    fn bounded<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.stalled = None;
+            return written;
+        }
+        let (limits, is_stopping) = (*self.frontend.limits(), self.frontend.is_closed());
+        let bound =
+            if is_stopping { limits.discard_timeout().min(limits.write_timeout()) } else { limits.write_timeout() };
+        let stalled = self.stalled.take().filter(|stalled| stalled.is_stopping == is_stopping);
+        let stalled =
+            self.stalled.insert(stalled.unwrap_or_else(|| Stalled { end: Box::pin(sleep(bound)), is_stopping }));
+        ready!(stalled.end.as_mut().poll(cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+
     fn poll_refusal(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.refusal.has_remaining() {
-            let written = ready!(Pin::new(&mut self.tcp).poll_write(cx, &self.refusal))?;
+            let written = Pin::new(&mut self.tcp).poll_write(cx, &self.refusal);
+            let written = ready!(self.bounded(cx, written))?;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
@@ -145,7 +170,8 @@ impl AsyncWrite for Stream {
         if self.replace(buf) {
             return Poll::Ready(Ok(buf.len()));
         }
-        Pin::new(&mut self.tcp).poll_write(cx, buf)
+        let written = Pin::new(&mut self.tcp).poll_write(cx, buf);
+        self.bounded(cx, written)
     }
 
     fn poll_write_vectored(
@@ -156,7 +182,8 @@ impl AsyncWrite for Stream {
         if self.replace(bufs.first().map_or(&[], |first| first)) {
             return Poll::Ready(Ok(bufs.iter().map(|buf| buf.len()).sum()));
         }
-        Pin::new(&mut self.tcp).poll_write_vectored(cx, bufs)
+        let written = Pin::new(&mut self.tcp).poll_write_vectored(cx, bufs);
+        self.bounded(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {

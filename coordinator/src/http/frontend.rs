@@ -25,12 +25,17 @@ pub(super) struct RequestLimits {
     pub(super) max_discard_bytes: usize,
     discard_timeout_ms: u64,
     read_timeout_ms: u64,
+    write_timeout_ms: u64,
     writer_timeout_ms: u64,
 }
 
 impl RequestLimits {
     pub(super) fn read_timeout(&self) -> Duration {
         Duration::from_millis(self.read_timeout_ms)
+    }
+
+    pub(super) fn write_timeout(&self) -> Duration {
+        Duration::from_millis(self.write_timeout_ms)
     }
 
     pub(super) fn discard_timeout(&self) -> Duration {
@@ -73,6 +78,7 @@ impl Frontend {
             max_discard_bytes: config.max_discard_bytes,
             discard_timeout_ms: config.discard_timeout_ms,
             read_timeout_ms: config.read_timeout_ms,
+            write_timeout_ms: config.write_timeout_ms,
             writer_timeout_ms: config.writer_timeout_ms,
         };
         let budget = Budget::new(config.max_reading_bytes, config.reading_bytes_per_address());

@@ -25,7 +25,7 @@ pub(crate) use connections::{Bounds, serve as serve_connections};
 pub use frontend::Frontend;
 pub use operations::OPENAPI;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use axum::{
     Router,
@@ -55,11 +55,13 @@ pub(crate) fn router(frontend: &Frontend) -> Router {
         let serve = move |params: Result<RawPathParams, RawPathParamsRejection>, request: Request| {
             let frontend = frontend.clone();
             async move {
+                let began = Instant::now();
                 let (parts, body) = request.into_parts();
                 let mut upload = Upload::new(&parts.headers, body);
                 let served = serve(&frontend, resource, params, &parts, &mut upload).await;
                 let response = served.unwrap_or_else(|problem| refuse(&problem));
                 count(&frontend, at, &parts.method, &response);
+                frontend.metrics().calls.took(at, response.status().as_u16(), began.elapsed());
                 finish(&frontend, &parts, upload, response).await
             }
         };

@@ -1,14 +1,21 @@
 //! What came in over HTTP: calls by route and status, refusals by code, connections.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use metrics::{Counter, Gauge};
 use ratified_protocol::Code;
 
-use super::{counter, gauge};
+use super::{
+    counter,
+    durations::{self, Durations},
+    gauge,
+};
 
 const METHODS: [&str; 6] = ["GET", "HEAD", "PUT", "POST", "OPTIONS", OTHER];
 const STATUSES: [(u16, &str); 20] = [
@@ -43,6 +50,7 @@ type ByStatus = [AtomicU64; STATUSES.len()];
 struct Route {
     path: &'static str,
     by_method: [ByStatus; METHODS.len()],
+    durations: Durations,
 }
 
 /// Counts of what came in. A call costs one addition; the rows of the text are made when it is read.
@@ -56,6 +64,7 @@ struct Connections {
     open: Gauge,
     accepted: Counter,
     refused: Counter,
+    failed: Counter,
 }
 
 /// A connection that is open until this is dropped.
@@ -77,7 +86,7 @@ impl Calls {
         let refusals = "ratified_refusals_total";
         metrics::describe_counter!(refusals, "Calls refused, by code; operations within a batch are not counted.");
         let by_code = |code: &Code| (*code, metrics::counter!(refusals, "code" => code.as_str()));
-        let route = |path| Route { path, by_method: Default::default() };
+        let route = |path| Route { path, by_method: Default::default(), durations: Durations::default() };
         Self {
             routes: paths.into_iter().map(route).chain([route("none")]).collect(),
             refusals: Code::ALL.iter().map(by_code).collect(),
@@ -86,7 +95,11 @@ impl Calls {
                 accepted: counter("ratified_connections_accepted_total", "Connections accepted."),
                 refused: counter(
                     "ratified_connections_refused_total",
-                    "Connections that could not be accepted, or were closed because there were too many.",
+                    "Connections closed at once because their address had as many as one may have.",
+                ),
+                failed: counter(
+                    "ratified_accept_errors_total",
+                    "Times that connections could not be accepted: no file descriptors or no memory left.",
                 ),
             }),
         }
@@ -112,9 +125,27 @@ impl Calls {
         OpenConnection(self.connections.clone())
     }
 
-    /// A connection was not accepted.
+    /// A connection was closed at once: there were too many.
     pub(crate) fn not_connected(&self) {
         self.connections.refused.increment(1);
+    }
+
+    /// Connections could not be accepted.
+    pub(crate) fn cannot_accept(&self) {
+        self.connections.failed.increment(1);
+    }
+
+    /// A call to this path took so long.
+    pub(crate) fn took(&self, route: usize, status: u16, time: Duration) {
+        if let Some(route) = self.routes.get(route) {
+            route.durations.record(status, time);
+        }
+    }
+
+    /// Appends how long calls took.
+    pub(super) fn render_durations(&self, text: &mut String) {
+        // Writing to a string cannot fail.
+        let _ = durations::render(self.routes.iter().map(|route| (route.path, &route.durations)), text);
     }
 
     /// Hands the counts to the recorder in force: every call that there has been, and none that there has not.

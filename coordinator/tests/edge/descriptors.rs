@@ -62,7 +62,7 @@ async fn a_process_without_descriptors_accepts_again_when_it_has_some() {
     };
     limit("3");
     let late = silent("127.0.0.1", &process).await.unwrap();
-    while process.metric("ratified_connections_refused_total").await < 2 {}
+    while process.metric("ratified_accept_errors_total").await < 2 {}
     limit("1024");
     let get = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     let mut late = late;

@@ -53,6 +53,45 @@ async fn a_request_whose_body_has_not_arrived_is_refused() {
     assert!(answer.contains("\r\nconnection: close\r\n"), "{answer}");
 }
 
+/// A connection that asks for far more than any buffer holds, and reads nothing of it.
+async fn deaf(handle: &ratified_coordinator::Handle) -> TcpStream {
+    let get = "GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let stream = said(handle.local_addr(), &get.repeat(1000)).await;
+    let http = Http::to(handle);
+    let mut last = None;
+    loop {
+        let text = http.request("GET", "/metrics").send().await.unwrap().text().await.unwrap();
+        let answered = text.lines().find(|line| line.contains("/openapi.json")).map(str::to_owned);
+        if answered.is_some() && answered == last {
+            return stream;
+        }
+        last = answered;
+    }
+}
+
+#[tokio::test]
+async fn a_peer_that_does_not_read_its_answer_is_not_waited_for() {
+    let mut config = config();
+    (config.shutdown_timeout_ms, config.write_timeout_ms, config.discard_timeout_ms) = (FOR_EVER_MS, FOR_EVER_MS, 20);
+    let handle = start(&Control::new(), config).await;
+    let _deaf = deaf(&handle).await;
+    soon(handle.shutdown()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_peer_that_does_not_read_its_answer_is_cut_in_the_end() {
+    let mut config = config();
+    config.write_timeout_ms = 20;
+    let handle = start(&Control::new(), config).await;
+    let _deaf = deaf(&handle).await;
+    let http = Http::to(&handle);
+    let open = async || {
+        let text = http.request("GET", "/metrics").send().await.unwrap().text().await.unwrap();
+        text.lines().find_map(|line| line.strip_prefix("ratified_connections_open ")).unwrap().to_owned()
+    };
+    while open().await != "1" {}
+}
+
 #[tokio::test]
 async fn a_request_that_runs_is_answered_first() {
     let mut config = config();
