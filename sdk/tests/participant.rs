@@ -6,12 +6,13 @@ mod support;
 use std::{future::Future as _, task::Poll, time::Duration};
 
 use ratified::{
-    ClientName, Code, Epoch, LostPolicy, Outcome, SinkError, TxnId, TxnState,
+    ClientError, ClientName, ClientOptions, Code, CoordinatorClient, Epoch, LostPolicy, Outcome, SinkError, TxnId,
+    TxnState,
     participant::{Branch, Participant, ParticipantBuilder, ParticipantError},
     pending::{MAX_PENDING_ENTRIES, MemoryStore},
     protocol::{BeginRequest, CommitRequest, EpochRequest, Incarnation, OpenRequest},
 };
-use support::{World, log_of, sink::TestSink};
+use support::{World, copy_dir, log_of, sink::TestSink};
 use uuid::Uuid;
 
 fn client(name: &str) -> ClientName {
@@ -309,4 +310,103 @@ async fn no_more_transactions_are_joined_than_can_be_remembered() {
     assert_eq!(error.to_string(), "more than 10000 transactions are pending");
     let told = world.client().get(&client("a"), id, None).await.unwrap();
     assert_eq!(told.participants, Some(vec![]), "nobody waits for it");
+}
+
+#[tokio::test]
+async fn a_client_whose_resource_does_not_come_back_holds_up_neither_the_others_nor_the_start() {
+    let world = World::start().await;
+    let participant = builder(&world).open().await.unwrap();
+    let (a, b) = (begin(&world, "a").await, begin(&world, "b").await);
+    flushed(&participant, "a", a).await;
+    flushed(&participant, "b", b).await;
+    drop(participant);
+    decide(&world, "a", a, Outcome::Committed).await;
+    decide(&world, "b", b, Outcome::Aborted).await;
+    world.sink.close_gate();
+    let participant = builder(&world).open_patience(Duration::from_millis(50)).open().await.unwrap();
+    let report = participant.report();
+    assert_eq!((report.applied, report.pending.clone()), (1, vec![(client("a"), a)]));
+    assert_eq!(state(&world, "b", b).await, TxnState::Aborted);
+    assert_eq!(state(&world, "a", a).await, TxnState::Committing);
+    let c = begin(&world, "c").await;
+    flushed(&participant, "c", c).await;
+    world.sink.open_gate();
+    decide(&world, "c", c, Outcome::Committed).await;
+    participant.until_idle().await.unwrap();
+    assert_eq!(world.sink.visible_sorted(), ["of a", "of c"]);
+    assert_eq!(state(&world, "a", a).await, TxnState::Committed);
+}
+
+/// Whether the coordinator has heard of it is not known: what the participant has noted must not stay for ever.
+#[tokio::test]
+async fn a_join_without_an_answer_is_ended_whether_it_arrived_or_not() {
+    let mut world = World::start().await;
+    let participant = {
+        let options = ClientOptions::default().call_deadline(Duration::from_millis(500));
+        let impatient = CoordinatorClient::with_options(&format!("http://{}", world.addr()), options).unwrap();
+        Participant::builder("p".parse().unwrap(), world.sink.clone(), impatient)
+            .pending(world.pending.clone())
+            .poll_wait(Duration::from_millis(100))
+            .open()
+            .await
+            .unwrap()
+    };
+    let id = begin(&world, "a").await;
+    world.stop_coordinator().await;
+    let error = participant.join(&client("a"), id, Epoch::FIRST).await.unwrap_err();
+    assert!(matches!(error, ParticipantError::Coordinator(ClientError::Unanswered { .. })), "{error}");
+    let again = participant.join(&client("a"), id, Epoch::FIRST).await.unwrap_err();
+    assert!(matches!(again, ParticipantError::Twice { .. }), "{again}");
+    world.start_coordinator().await;
+    tokio::time::timeout(Duration::from_secs(60), participant.until_idle()).await.unwrap().unwrap();
+    assert!(log_of(&world.pending, &client("p")).await.contents().entries.is_empty());
+    // It can join again, and does.
+    flushed(&participant, "a", id).await;
+    decide(&world, "a", id, Outcome::Committed).await;
+    participant.until_idle().await.unwrap();
+    assert_eq!(world.sink.visible(), ["of a"]);
+}
+
+#[tokio::test]
+async fn a_resource_that_cannot_begin_leaves_nobody_waiting() {
+    let world = World::start().await;
+    let participant = builder(&world).open().await.unwrap();
+    let id = begin(&world, "a").await;
+    world.sink.fail("begin", SinkError::rejected("no room"));
+    let error = participant.join(&client("a"), id, Epoch::FIRST).await.unwrap_err();
+    assert_eq!(error.to_string(), "sink.begin: the sink refused: no room");
+    decide(&world, "a", id, Outcome::Aborted).await;
+    participant.until_idle().await.unwrap();
+    assert_eq!(state(&world, "a", id).await, TxnState::Aborted);
+    assert!(log_of(&world.pending, &client("p")).await.contents().entries.is_empty());
+}
+
+/// The documented way to put a copy back: stop, copy it back, start. What was decided since is not in it.
+#[tokio::test]
+async fn a_participant_does_not_follow_a_store_that_was_put_back() {
+    let mut world = World::start().await;
+    let participant = builder(&world).open().await.unwrap();
+    let (a, b) = (begin(&world, "a").await, begin(&world, "b").await);
+    flushed(&participant, "a", a).await;
+    flushed(&participant, "b", b).await;
+    world.stop_coordinator().await;
+    let (data, copy) = (world.dir.path().join("data"), world.dir.path().join("copy"));
+    copy_dir(&data, &copy);
+    world.start_coordinator().await;
+    decide(&world, "a", a, Outcome::Committed).await;
+    // It joins nothing in this load of the store, and remembers it all the same.
+    world.client().get(&client("a"), a, Some(Duration::from_secs(30))).await.unwrap();
+    assert_eq!(log_of(&world.pending, &client("p")).await.contents().store, world.client_store_id().await);
+    world.stop_coordinator().await;
+    std::fs::remove_dir_all(&data).unwrap();
+    copy_dir(&copy, &data);
+    world.start_coordinator().await;
+    // The copy has forgotten the commit, and its owner aborts.
+    decide(&world, "a", a, Outcome::Aborted).await;
+    let stopped = failed(&participant).await;
+    assert!(matches!(stopped, ParticipantError::Coordinator(ClientError::StoreChanged { .. })), "{stopped}");
+    drop(participant);
+    let refused = builder(&world).open().await.unwrap_err();
+    assert!(matches!(refused, ParticipantError::Coordinator(ClientError::StoreChanged { .. })), "{refused}");
+    assert_eq!((world.sink.visible(), count(&world, "abort")), (vec!["of a".to_owned()], 0));
 }

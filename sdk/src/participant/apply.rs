@@ -14,7 +14,7 @@ impl<S: TwoPhaseSink> Shared<S> {
     pub(super) async fn apply_all(&self, decisions: Vec<Decision>) -> Result<(), ParticipantError> {
         for Decision { client_name, txn_id, outcome, .. } in decisions {
             let applied = match outcome.known() {
-                Some(outcome) => self.apply(&client_name, txn_id, outcome).await,
+                Some(outcome) => self.apply(&client_name, txn_id, outcome, Limit::Never).await,
                 None => Err(ParticipantError::OutcomeUnknown { client: client_name.clone(), txn_id, outcome }),
             };
             if let Err(error) = applied {
@@ -25,14 +25,16 @@ impl<S: TwoPhaseSink> Shared<S> {
         Ok(())
     }
 
-    /// Applies a decision to the end. Any number of times: the resource says whether it was applied before.
+    /// Applies a decision to the end, or until the limit. Any number of times: the resource says whether it was applied
+    /// before.
     pub(super) async fn apply(
         &self,
         client: &ClientName,
         txn_id: TxnId,
         outcome: Outcome,
+        limit: Limit,
     ) -> Result<(), ParticipantError> {
-        let Some(txn) = self.carry_out(client, txn_id, outcome).await? else { return Ok(()) };
+        let Some(txn) = self.carry_out(client, txn_id, outcome, limit).await? else { return Ok(()) };
         self.acknowledge(&txn, outcome).await?;
         (self.observer)(ParticipantPoint::Acknowledged);
         self.give_up(txn_id).await
@@ -44,11 +46,12 @@ impl<S: TwoPhaseSink> Shared<S> {
         client: &ClientName,
         txn_id: TxnId,
         outcome: Outcome,
+        limit: Limit,
     ) -> Result<Option<TxnContext>, ParticipantError> {
         let Some(live) = self.find(txn_id).filter(|live| live.txn.client == *client) else {
             let Some(txn) = self.unknown(client, txn_id).await? else { return Ok(None) };
             (self.observer)(ParticipantPoint::Decided);
-            self.apply_to_sink(&txn, outcome, None).await?;
+            self.apply_to_sink(&txn, outcome, None, limit).await?;
             return Ok(Some(txn));
         };
         (self.observer)(ParticipantPoint::Decided);
@@ -61,7 +64,7 @@ impl<S: TwoPhaseSink> Shared<S> {
         state.writer = None;
         let handle = state.handle.clone();
         drop(state);
-        self.apply_to_sink(&live.txn, outcome, handle).await?;
+        self.apply_to_sink(&live.txn, outcome, handle, limit).await?;
         Ok(Some(live.txn.clone()))
     }
 
@@ -70,18 +73,19 @@ impl<S: TwoPhaseSink> Shared<S> {
         txn: &TxnContext,
         outcome: Outcome,
         handle: Option<S::Handle>,
+        limit: Limit,
     ) -> Result<(), ParticipantError> {
         let (delays, committer) = (self.coordinator.delays(), &self.committer);
         match (outcome, &handle) {
             (Outcome::Committed, Some(handle)) => {
                 let call = "sink.commit";
-                let applied = until_sink_settles(call, delays, Limit::Never, || committer.commit(txn, handle)).await;
+                let applied = until_sink_settles(call, delays, limit, || committer.commit(txn, handle)).await;
                 metrics::committed(applied.map_err(|error| ParticipantError::Sink { call, error })?);
             }
             (Outcome::Committed, None) => return Err(self.not_flushed(txn)),
             (Outcome::Aborted, handle) => {
                 let (call, handle) = ("sink.abort", handle.as_ref());
-                let applied = until_sink_settles(call, delays, Limit::Never, || committer.abort(txn, handle)).await;
+                let applied = until_sink_settles(call, delays, limit, || committer.abort(txn, handle)).await;
                 applied.map_err(|error| ParticipantError::Sink { call, error })?;
                 metrics::aborted();
             }

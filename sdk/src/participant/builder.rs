@@ -61,6 +61,7 @@ pub struct ParticipantBuilder<S> {
     coordinator: CoordinatorClient,
     pending: Arc<dyn PendingStore>,
     poll_wait: Duration,
+    open_patience: Duration,
     on_forgotten: LostPolicy,
     observer: Observer,
 }
@@ -73,6 +74,7 @@ impl<S: TwoPhaseSink> ParticipantBuilder<S> {
             coordinator,
             pending: Arc::new(MemoryStore::new()),
             poll_wait: Duration::from_secs(30),
+            open_patience: Duration::from_secs(10),
             on_forgotten: LostPolicy::default(),
             observer: Arc::new(|_| {}),
         }
@@ -92,6 +94,15 @@ impl<S: TwoPhaseSink> ParticipantBuilder<S> {
         self
     }
 
+    /// How long `open` waits for a resource that fails for now, or does not answer; by default 10 seconds. What is not
+    /// applied by then is applied in the background and is among the pending ones of the report; no client waits for
+    /// another one.
+    #[must_use]
+    pub fn open_patience(mut self, patience: Duration) -> Self {
+        self.open_patience = patience;
+        self
+    }
+
     /// What to do about staged data whose outcome the coordinator cannot tell: by default `open` fails.
     /// [`LostPolicy::Skip`] goes on; the data stays where it is.
     #[must_use]
@@ -107,7 +118,8 @@ impl<S: TwoPhaseSink> ParticipantBuilder<S> {
         self
     }
 
-    /// Opens the participant: applies what was decided while it was away, and pulls decisions from then on.
+    /// Opens the participant: applies what was decided while it was away, as far as the resource lets it within
+    /// [`Self::open_patience`], and pulls decisions from then on.
     ///
     /// # Errors
     /// See [`ParticipantError`]. Opening again is always safe.
@@ -132,7 +144,7 @@ impl<S: TwoPhaseSink> ParticipantBuilder<S> {
             live: std::sync::Mutex::default(),
             progress: watch::Sender::new(Progress::default()),
         });
-        let report = shared.restore().await?;
+        let report = shared.restore(self.open_patience).await?;
         let task = OwnedTask::spawn(pull::run(shared.clone(), self.poll_wait));
         Ok(Participant { shared, report, _task: task })
     }

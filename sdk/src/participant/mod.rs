@@ -125,8 +125,9 @@ impl<S: TwoPhaseSink> Participant<S> {
     /// Takes part in an open transaction. When it returns, the transaction ends only when this participant has applied
     /// its outcome.
     ///
-    /// A call that is dropped half-way has perhaps joined: the transaction then cannot be joined again here, and what it
-    /// becomes is applied as soon as it is decided. The caller must tell the owner, which gives the transaction up.
+    /// A call that is dropped half-way, or fails after the coordinator may have heard of it, has perhaps joined: the
+    /// transaction then cannot be joined again here, and what it becomes is applied as soon as it is decided. The caller
+    /// must tell the owner, which gives the transaction up.
     ///
     /// # Errors
     /// See [`ParticipantError`]. A refusal to join is no reason to stop: the caller must tell the owner, which gives the
@@ -138,12 +139,15 @@ impl<S: TwoPhaseSink> Participant<S> {
         let live = Arc::new(Live::joining(txn));
         shared.admit(&live)?;
         let mut unfinished = Unfinished(Some(live.clone()));
-        let joined = shared.join(&live).await;
-        unfinished.0 = None;
-        if joined.is_err() {
-            shared.drop_live(txn_id);
+        match shared.join(&live).await {
+            Ok(()) => unfinished.0 = None,
+            Err(NotJoined::Surely(error)) => {
+                unfinished.0 = None;
+                shared.drop_live(txn_id);
+                return Err(error);
+            }
+            Err(NotJoined::Perhaps(error)) => return Err(error),
         }
-        joined?;
         (shared.observer)(ParticipantPoint::Joined);
         Ok(Branch::new(live, shared.clone()))
     }
@@ -184,6 +188,14 @@ impl<S: TwoPhaseSink> Drop for Unfinished<S> {
     }
 }
 
+/// Why a call that joins has failed.
+enum NotJoined {
+    /// Nothing waits for this participant.
+    Surely(ParticipantError),
+    /// The coordinator may wait for it.
+    Perhaps(ParticipantError),
+}
+
 impl<S: TwoPhaseSink> Shared<S> {
     fn check(&self) -> Result<(), ParticipantError> {
         self.progress.borrow().error.clone().map_or(Ok(()), Err)
@@ -209,6 +221,15 @@ impl<S: TwoPhaseSink> Shared<S> {
 
     fn all_live(&self) -> Vec<Arc<Live<S>>> {
         self.lock().values().cloned().collect()
+    }
+
+    /// Oldest first per client.
+    fn live_by_client(&self) -> BTreeMap<ClientName, Vec<Arc<Live<S>>>> {
+        let mut by_client = BTreeMap::<_, Vec<_>>::new();
+        for live in self.all_live() {
+            by_client.entry(live.txn.client.clone()).or_default().push(live);
+        }
+        by_client
     }
 
     fn admit(&self, live: &Arc<Live<S>>) -> Result<(), ParticipantError> {
@@ -243,22 +264,28 @@ impl<S: TwoPhaseSink> Shared<S> {
     }
 
     /// Own disk first, then the coordinator, then the resource.
-    async fn join(&self, live: &Live<S>) -> Result<(), ParticipantError> {
-        let txn = &live.txn;
-        self.note_store().await?;
-        self.log.begin(txn.txn_id).await?;
-        self.log.attach(txn.txn_id, live.entry(None)?).await?;
+    async fn join(&self, live: &Live<S>) -> Result<(), NotJoined> {
+        self.note(live).await.map_err(NotJoined::Surely)?;
         (self.observer)(ParticipantPoint::Noted);
-        let registered = self.coordinator.register(&txn.client, txn.txn_id, &self.name, txn.epoch).await;
-        if let Err(error) = registered {
-            // A refusal is definite: nothing waits for this participant.
-            if error.code().is_some() {
-                self.log.remove(txn.txn_id).await?;
+        let txn = &live.txn;
+        if let Err(error) = self.coordinator.register(&txn.client, txn.txn_id, &self.name, txn.epoch).await {
+            let is_definite = error.code().is_some();
+            let error = about(&self.name, txn, error);
+            if !is_definite {
+                return Err(NotJoined::Perhaps(error));
             }
-            return Err(about(&self.name, txn, error));
+            let removed = self.log.remove(txn.txn_id).await;
+            return Err(NotJoined::Surely(removed.map_or_else(Into::into, |()| error)));
         }
-        self.fence(txn).await?;
-        live.begin(&self.sink).await
+        self.fence(txn).await.map_err(NotJoined::Perhaps)?;
+        live.begin(&self.sink).await.map_err(NotJoined::Perhaps)
+    }
+
+    /// On its own disk it is known before anybody else hears of it.
+    async fn note(&self, live: &Live<S>) -> Result<(), ParticipantError> {
+        self.note_store().await?;
+        self.log.begin(live.txn.txn_id).await?;
+        Ok(self.log.attach(live.txn.txn_id, live.entry(None)?).await?)
     }
 
     /// Ends what older owners of the client still hold open in the resource.

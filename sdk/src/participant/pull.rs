@@ -12,7 +12,7 @@ use futures_util::{FutureExt as _, StreamExt as _, stream::FuturesUnordered};
 use ratified_protocol::{ClientName, Decision};
 
 use super::{ParticipantError, Shared};
-use crate::{error::ClientError, sink::TwoPhaseSink};
+use crate::{error::ClientError, retry::Limit, sink::TwoPhaseSink};
 
 type Run<'a> = Pin<Box<dyn Future<Output = (ClientName, Result<(), ParticipantError>)> + Send + 'a>>;
 
@@ -86,6 +86,7 @@ impl<S: TwoPhaseSink> Shared<S> {
             }
         };
         *cursor = Some(answer.cursor);
+        self.note_store().await?;
         if answer.decisions.is_empty() {
             // Nothing is decided; what waits must still be waited for.
             self.reconcile_idle(runs);
@@ -111,13 +112,9 @@ impl<S: TwoPhaseSink> Shared<S> {
     }
 
     fn reconcile_idle<'a>(&'a self, runs: &mut Runs<'a>) {
-        let mut by_client = BTreeMap::<ClientName, Vec<_>>::new();
-        for live in self.all_live() {
-            by_client.entry(live.txn.client.clone()).or_default().push(live);
-        }
-        for (client, live) in by_client {
+        for (client, live) in self.live_by_client() {
             if !runs.busy.contains(&client) {
-                runs.start(client, async { self.reconcile_all(live).await.map(drop) });
+                runs.start(client, async { self.reconcile_all(live, Limit::Never).await.map(drop) });
             }
         }
     }

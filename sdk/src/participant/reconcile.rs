@@ -1,8 +1,10 @@
 //! Compares what a participant remembers with what the coordinator knows: at open, and whenever nothing else is to do.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
+use futures_util::future::join_all;
 use ratified_protocol::{Code, Txn, TxnId};
+use tokio::time::Instant;
 
 use super::{
     ParticipantError, ParticipantReport, Shared,
@@ -10,13 +12,16 @@ use super::{
     entry::Entry,
 };
 use crate::{
+    error::SinkError,
+    retry::Limit,
     runtime::LostPolicy,
     sink::{SinkCommitter, TwoPhaseSink},
 };
 
 impl<S: TwoPhaseSink> Shared<S> {
-    /// Takes over what an earlier process of this name remembered, and ends what was decided meanwhile.
-    pub(super) async fn restore(&self) -> Result<ParticipantReport, ParticipantError> {
+    /// Takes over what an earlier process of this name remembered, and ends what was decided meanwhile, client by client.
+    /// What the resource does not do for now is left to the background once `patience` is over.
+    pub(super) async fn restore(&self, patience: Duration) -> Result<ParticipantReport, ParticipantError> {
         let mut report = ParticipantReport::default();
         for (txn_id, entry) in self.log.contents().entries {
             // Noted, and nothing else: nobody was told of it, and nothing was staged.
@@ -26,17 +31,31 @@ impl<S: TwoPhaseSink> Shared<S> {
             };
             self.admit(&Arc::new(Live::restored(txn_id, Entry::decode(&entry)?)))?;
         }
-        report.add(self.reconcile_all(self.all_live()).await?);
+        let limit = Limit::Until(Instant::now() + patience);
+        let by_client = self.live_by_client().into_values();
+        let reconciled = join_all(by_client.map(|live| self.reconcile_all(live, limit))).await;
+        for one in reconciled {
+            report.add(one?);
+        }
         report.pending = self.all_live().iter().map(|live| (live.txn.client.clone(), live.txn.txn_id)).collect();
         Ok(report)
     }
 
     /// Looks at transactions that are waited for. What is wrong with one does not keep the others from their end.
-    pub(super) async fn reconcile_all(&self, all: Vec<Arc<Live<S>>>) -> Result<ParticipantReport, ParticipantError> {
+    pub(super) async fn reconcile_all(
+        &self,
+        all: Vec<Arc<Live<S>>>,
+        limit: Limit,
+    ) -> Result<ParticipantReport, ParticipantError> {
         let (mut report, mut first_error) = (ParticipantReport::default(), None);
         for live in all {
-            match self.reconcile(&live, &mut report).await {
+            match self.reconcile(&live, &mut report, limit).await {
                 Ok(()) => {}
+                // It may work later, and those behind it must not overtake it.
+                Err(ParticipantError::Sink { call, error: error @ SinkError::Retry { .. } }) => {
+                    tracing::warn!(participant = %self.name, call, %error, "what is decided is applied later");
+                    break;
+                }
                 Err(error @ (ParticipantError::Coordinator(_) | ParticipantError::Pending(_))) => return Err(error),
                 Err(error) => {
                     first_error.get_or_insert(error);
@@ -46,7 +65,12 @@ impl<S: TwoPhaseSink> Shared<S> {
         first_error.map_or(Ok(report), Err)
     }
 
-    async fn reconcile(&self, live: &Live<S>, report: &mut ParticipantReport) -> Result<(), ParticipantError> {
+    async fn reconcile(
+        &self,
+        live: &Live<S>,
+        report: &mut ParticipantReport,
+        limit: Limit,
+    ) -> Result<(), ParticipantError> {
         let (stage, is_restored) = {
             let state = live.state.lock().await;
             (state.stage.clone(), state.writer.is_none())
@@ -59,7 +83,7 @@ impl<S: TwoPhaseSink> Shared<S> {
         };
         let txn = &live.txn;
         match self.coordinator.get(&txn.client, txn.txn_id, None).await {
-            Ok(told) => self.follow(live, &stage, is_restored, &told, report).await,
+            Ok(told) => self.follow(live, (&stage, is_restored), &told, report, limit).await,
             Err(error) => match error.code() {
                 Some(code @ (Code::TxnNotFound | Code::ClientNotFound | Code::OutcomeExpired)) => {
                     self.forgotten(live, &stage, code, report).await
@@ -72,23 +96,24 @@ impl<S: TwoPhaseSink> Shared<S> {
     async fn follow(
         &self,
         live: &Live<S>,
-        stage: &Stage,
-        is_restored: bool,
+        (stage, is_restored): (&Stage, bool),
         told: &Txn,
         report: &mut ParticipantReport,
+        limit: Limit,
     ) -> Result<(), ParticipantError> {
         let (client, txn_id) = (&live.txn.client, live.txn.txn_id);
         let is_listed = told.participants.iter().flatten().any(|p| p.name == self.name);
         match told.state.outcome() {
             Some(outcome) if is_listed => {
+                self.apply(client, txn_id, outcome, limit).await?;
                 report.applied += 1;
-                return self.apply(client, txn_id, outcome).await;
+                return Ok(());
             }
             // Retired before the decision: nobody waits for an acknowledgement, but the outcome holds here as well.
             Some(outcome) => {
                 tracing::warn!(participant = %self.name, %client, %txn_id, "decided without this participant");
+                self.carry_out(client, txn_id, outcome, limit).await?;
                 report.applied += 1;
-                self.carry_out(client, txn_id, outcome).await?;
                 return self.give_up(txn_id).await;
             }
             None => {}
