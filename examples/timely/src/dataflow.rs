@@ -34,6 +34,14 @@ struct Writer<S: TwoPhaseSink> {
 }
 
 impl<S: TwoPhaseSink<Record = Row>> Writer<S> {
+    /// Commits what these epochs have prepared.
+    fn completed(&mut self, epochs: &[u64]) -> Result<(), FlowError> {
+        for epoch in epochs {
+            self.runtime.checkpoint_completed(CheckpointId::new(*epoch))?;
+        }
+        Ok(())
+    }
+
     /// Writes the rows of an epoch, prepares its transaction, and stores what a restart needs.
     fn barrier(&mut self, epoch: u64, events: Vec<Event>) -> Result<(), FlowError> {
         for row in count(&mut self.totals, epoch, events) {
@@ -155,11 +163,8 @@ fn build<S: TwoPhaseSink<Record = Row>>(
         let committed = completed.unary(Pipeline, "Commit", move |_, _| {
             move |input, output| {
                 input.for_each(|capability, epochs| {
-                    for epoch in epochs.iter() {
-                        let told = sink.borrow_mut().runtime.checkpoint_completed(CheckpointId::new(*epoch));
-                        if let Err(error) = told {
-                            noted.note(error.into());
-                        }
+                    if let Err(error) = sink.borrow_mut().completed(epochs) {
+                        noted.note(error);
                     }
                     output.session(&capability).give_container(epochs);
                 });
