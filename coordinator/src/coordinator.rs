@@ -132,7 +132,7 @@ impl Coordinator {
         config.check()?;
         let mut options = EmbeddedOptions::new(&config.data_dir);
         options.mark_interval = Duration::from_millis(config.mark_interval_ms);
-        options.cache_bytes = config.store_cache_bytes;
+        options.segment_bytes = config.log_segment_bytes;
         let store = EmbeddedStore::open(options)?;
         Self::listen_with(config, Box::new(store)).await
     }
@@ -271,6 +271,7 @@ fn load_and_serve(
     let loaded = writer::load(store.as_mut(), config.limits, room, clock.as_ref(), Drawn::at_random());
     let loaded = loaded.map_err(Failure::Load)?;
     metrics.loaded(began.elapsed());
+    metrics.follow(store.status());
     let (history, records) = (loaded.history.clone(), loaded.records);
     let inbox = Arc::new(Inbox::new(clock.clone(), config.max_queue, config.max_queue_bytes));
     let writer = Writer::new(loaded, store, inbox.clone(), clock, metrics.clone(), config)

@@ -6,7 +6,7 @@ mod process;
 
 use std::{
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU32, Ordering},
     },
     time::Duration,
@@ -19,7 +19,7 @@ use ratified_protocol::{EndReason, Outcome, TxnState};
 
 pub(crate) use self::calls::OpenConnection;
 use self::{calls::Calls, process::Process};
-use crate::{http, log};
+use crate::{http, log, store::StoreStatus};
 
 const LIVE: [TxnState; 4] = [TxnState::Open, TxnState::Prepared, TxnState::Committing, TxnState::Aborting];
 const SYNC_SECONDS: [f64; 12] = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0];
@@ -47,6 +47,9 @@ pub(crate) struct Metrics {
     preserved: Vec<(Gauge, usize)>,
     queue_length: Gauge,
     log_lines_dropped: Counter,
+    store: OnceLock<Arc<StoreStatus>>,
+    store_log_bytes: Gauge,
+    store_short_of_room: Gauge,
     load_seconds: Gauge,
     sync_seconds: Histogram,
     batch_requests: Histogram,
@@ -100,6 +103,12 @@ impl Metrics {
                 "ratified_log_lines_dropped_total",
                 "Lines of this process' log that nobody took.",
             ),
+            store: OnceLock::new(),
+            store_log_bytes: gauge("ratified_store_log_bytes", "Bytes of batches in the store's log."),
+            store_short_of_room: gauge(
+                "ratified_store_short_of_room",
+                "Whether the store has no room for its next segment, so that nothing new is begun.",
+            ),
             load_seconds: gauge("ratified_load_seconds", "How long the load took."),
             sync_seconds: histogram("ratified_sync_seconds", Unit::Seconds, "One write and sync of a batch."),
             batch_requests: histogram("ratified_batch_requests", Unit::Count, "Steps that shared one durable write."),
@@ -122,6 +131,11 @@ impl Metrics {
         if self.syncs.fetch_add(1, Ordering::Relaxed).is_multiple_of(SYNCS_PER_UPKEEP) {
             self.handle.run_upkeep();
         }
+    }
+
+    /// The store of this coordinator, which tells of itself.
+    pub(crate) fn follow(&self, store: Arc<StoreStatus>) {
+        let _ = self.store.set(store);
     }
 
     /// The load is done.
@@ -151,7 +165,12 @@ impl Metrics {
     }
 
     /// Everything as Prometheus text.
+    #[expect(clippy::cast_precision_loss, reason = "shown, not counted with")]
     pub(crate) fn render(&self) -> String {
+        if let Some(store) = self.store.get() {
+            self.store_log_bytes.set(store.log_bytes() as f64);
+            self.store_short_of_room.set(f64::from(store.is_short()));
+        }
         metrics::with_local_recorder(&*self.recorder, || self.calls.publish());
         self.process.observe();
         self.log_lines_dropped.absolute(log::dropped_lines());

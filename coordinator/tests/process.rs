@@ -173,29 +173,38 @@ async fn a_second_process_on_the_directory_is_refused() {
     process.open().await;
 }
 
+/// Files may not grow beyond 1 MiB: there is room for the first segment, and none for the next.
 #[tokio::test]
-async fn a_store_that_fails_ends_the_process_with_3() {
+async fn a_store_without_room_begins_nothing_and_ends_the_process_with_3_once_its_reserve_is_used() {
     let dir = dir();
     let process = Process::start(dir.path());
     process.ready().await;
     process.open().await;
+    let id = |n: usize| format!("0190f2c4-7a61-7c3e-9d0a-{n:012x}");
+    let begin = |n| json!({"op": "begin", "txnId": id(n), "epoch": 1});
+    let batch = json!({"operations": (0..100).map(begin).collect::<Vec<_>>()});
+    assert_eq!(process.send("POST", "/v1/clients/c/batch", batch).await.unwrap().0, 200);
     process.terminate();
     assert_eq!(process.end().0, Some(0));
 
-    // Files may not grow beyond 1 MiB: the journal's writes fail as on a full disk.
     let mut limited = Command::new("bash");
     limited.args(["-c", "trap '' XFSZ; ulimit -f 1024; exec \"$0\" \"$@\"", BINARY]);
     let process = Process::start_with(dir.path(), limited);
     process.ready().await;
+    // The segment is made by a thread of its own.
+    let mut refused = (0, Value::Null);
+    for _ in 0..10_000 {
+        refused = process.send("PUT", &format!("/v1/clients/c/txns/{T1}"), json!({"epoch": 1})).await.unwrap();
+        if refused.0 == 429 {
+            break;
+        }
+    }
+    assert_eq!((refused.0, refused.1["code"].as_str()), (429, Some("OVERLOADED")));
     let payload = "AAAA".repeat(16_000);
     let mut acknowledged = 0;
     let refused = loop {
-        let id = format!("0190f2c4-7a61-7c3e-9d0a-{acknowledged:012x}");
-        let operations = json!([
-            {"op": "begin", "txnId": id, "epoch": 1},
-            {"op": "prepare", "txnId": id, "epoch": 1, "payload": payload},
-        ]);
-        match process.send("POST", "/v1/clients/c/batch", json!({"operations": operations})).await {
+        let body = json!({"epoch": 1, "payload": payload});
+        match process.send("POST", &format!("/v1/clients/c/txns/{}/prepare", id(acknowledged)), body).await {
             Some((200, _)) => acknowledged += 1,
             other => break other,
         }
@@ -207,13 +216,17 @@ async fn a_store_that_fails_ends_the_process_with_3() {
     let (code, log) = process.end();
     assert_eq!(code, Some(3), "{log}");
     let last = log.lines().last().unwrap_or_default();
-    assert!(last.starts_with("ratifyd: the store failed: "), "{log}");
+    let next = dir.path().join("data/log/next");
+    assert!(
+        last.starts_with(&format!("ratifyd: the store failed: allocate {}: File too large", next.display())),
+        "{log}"
+    );
 
     let process = Process::start(dir.path());
     process.ready().await;
+    assert!(acknowledged > 10, "{acknowledged}");
     for n in 0..acknowledged {
-        let path = format!("/v1/clients/c/txns/0190f2c4-7a61-7c3e-9d0a-{n:012x}");
-        let (status, txn) = process.send("GET", &path, json!({})).await.unwrap();
+        let (status, txn) = process.send("GET", &format!("/v1/clients/c/txns/{}", id(n)), json!({})).await.unwrap();
         assert_eq!((status, txn["state"].as_str()), (200, Some("PREPARED")), "{n} of {acknowledged}");
     }
 }
@@ -226,16 +239,39 @@ async fn a_store_that_is_damaged_is_refused_with_1() {
     process.open().await;
     assert_eq!(process.send("PUT", &format!("/v1/clients/c/txns/{T2}"), json!({"epoch": 1})).await.unwrap().0, 201);
     process.terminate();
-    assert_eq!(process.end().0, Some(0));
-    let journal = dir.path().join("data/store/0.jnl");
-    let mut bytes = fs::read(&journal).unwrap();
+    let (code, log) = process.end();
+    assert_eq!(code, Some(0));
+    assert!(log.contains("a new, empty store was made data_dir="), "{log}");
+    let segment = dir.path().join("data/log/00000000000000000001.seg");
+    let mut bytes = fs::read(&segment).unwrap();
     bytes[0] = 9;
-    fs::write(&journal, bytes).unwrap();
+    fs::write(&segment, bytes).unwrap();
     let data = dir.path().join("data");
-    let output = run(&["serve", "--listen", "127.0.0.1:0", "--data-dir", data.to_str().unwrap()]);
+    let refused = || {
+        let output = run(&["serve", "--listen", "127.0.0.1:0", "--data-dir", data.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(1));
+        stderr(&output)
+    };
+    let place = format!("ratifyd: the load is refused: damaged or unknown data at {}", segment.display());
+    let message = format!("{place} at byte 0: the header block is not what was written");
+    assert!(refused().contains(&message));
+    // Whatever else is gone with it, it is never an empty start.
+    fs::remove_file(data.join("MARK")).unwrap();
+    fs::remove_file(&segment).unwrap();
+    assert!(refused().contains("/log: no segment is there; put them back from a copy of this store"));
+    fs::remove_dir_all(data.join("log")).unwrap();
+    assert!(refused().contains("/log: the directory of segments is missing"));
+}
+
+#[test]
+fn a_directory_of_somebody_else_is_refused_with_1_and_left_as_it_is() {
+    let dir = dir();
+    fs::create_dir(dir.path().join("photos")).unwrap();
+    let output = run(&["serve", "--listen", "127.0.0.1:0", "--data-dir", dir.path().to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));
-    let message = format!("ratifyd: the load is refused: damaged or unknown data at {} at byte 0", journal.display());
+    let message = format!("ratifyd: {} is not empty, and no store: there is photos", dir.path().display());
     assert!(stderr(&output).contains(&message), "{}", stderr(&output));
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
 }
 
 #[test]

@@ -31,12 +31,14 @@ struct Fault {
     times: Times,
 }
 
-/// What was written to a file, and how much of it certainly is on disk; in bytes from the file's beginning.
+/// How far a file that grows by positional writes was written, and how much of it certainly is on disk; in bytes from the
+/// file's beginning.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Handed over to the operating system.
+    /// The end of what was handed over to the operating system.
     pub written: u64,
-    /// Of that, what a sync has returned for. A sync behind one that failed proves nothing.
+    /// Of that, what a sync has returned for, or what lies before the first write. A sync behind one that failed proves
+    /// nothing.
     pub synced: u64,
     failed: bool,
 }
@@ -87,8 +89,7 @@ impl Strace {
         count
     }
 
-    /// What a process that has ended did to each file that it wrote from the beginning; `write` and `fsync` must be
-    /// watched.
+    /// What a process that has ended did to each file; `pwrite64` and `fdatasync` must be watched.
     ///
     /// # Panics
     /// When the tracer does not notice the end of the process.
@@ -112,27 +113,35 @@ impl Strace {
 fn progress(log: &str) -> BTreeMap<PathBuf, Progress> {
     let mut files = BTreeMap::<PathBuf, Progress>::new();
     let mut unfinished = BTreeMap::new();
+    let offset_of = |event: &str| -> u64 {
+        let arguments = event.rsplit_once(')').map_or(event, |(arguments, _)| arguments);
+        arguments.trim_end_matches(" <unfinished ...>").rsplit_once(", ").and_then(|(_, n)| n.parse().ok()).unwrap_or(0)
+    };
     for line in log.lines() {
         let Some((thread, event)) = line.split_once(' ') else { continue };
         let event = event.trim_start();
         let begun =
             event.split_once('<').and_then(|(_, rest)| rest.split_once('>')).map(|(path, _)| PathBuf::from(path));
         if event.ends_with("<unfinished ...>") {
-            unfinished.insert(thread, begun);
+            unfinished.insert(thread, (begun, offset_of(event)));
             continue;
         }
         let resumed = event.strip_prefix("<... ").and_then(|rest| rest.split_once(" resumed>"));
-        let (call, path) = match resumed {
-            Some((call, _)) => (call, unfinished.remove(thread).flatten()),
-            None => (event.split('(').next().unwrap_or_default(), begun),
+        let (call, (path, offset)) = match resumed {
+            Some((call, _)) => (call, unfinished.remove(thread).unwrap_or_default()),
+            None => {
+                let event = event.rsplit_once(" = ").map_or(event, |(event, _)| event);
+                (event.split('(').next().unwrap_or_default(), (begun, offset_of(event)))
+            }
         };
         let (Some(path), Some((_, result))) = (path, event.rsplit_once(" = ")) else { continue };
         let result: i64 = result.split(' ').next().unwrap_or_default().parse().unwrap_or(-1);
-        let file = files.entry(path).or_default();
+        let begins_at = if call == "pwrite64" { offset } else { 0 };
+        let file = files.entry(path).or_insert(Progress { written: begins_at, synced: begins_at, failed: false });
         match (call, u64::try_from(result)) {
-            ("write", Ok(bytes)) => file.written += bytes,
-            ("fsync", Ok(_)) if !file.failed => file.synced = file.written,
-            ("fsync", Err(_)) => file.failed = true,
+            ("pwrite64", Ok(bytes)) => file.written = file.written.max(offset + bytes),
+            ("fdatasync", Ok(_)) if !file.failed => file.synced = file.written,
+            ("fdatasync", Err(_)) => file.failed = true,
             _ => {}
         }
     }
@@ -146,21 +155,21 @@ mod tests {
     #[test]
     fn only_a_sync_that_returned_and_follows_no_failed_one_counts() {
         let log = "\
-7 fsync(14</d/0.jnl>) = 0
-7 write(14</d/0.jnl>, \"\"..., 100) = 100
-7 fsync(14</d/0.jnl> <unfinished ...>
-8 write(15</d/1.jnl>, \"\"..., 7) = -1 ENOSPC (No space left on device) (INJECTED)
-8 write(15</d/1.jnl>, \"\"..., 7) = 3
-7 <... fsync resumed>)              = 0
-7 write(14</d/0.jnl>, \"\"..., 20) = 20
-7 fsync(14</d/0.jnl>) = -1 EIO (Input/output error) (INJECTED)
-7 write(14</d/0.jnl>, \"\"..., 4) = 4
-7 fsync(14</d/0.jnl>) = 0
+7 pwrite64(14</d/1.seg>, \"\"..., 512, 4096) = 512
+7 fdatasync(14</d/1.seg> <unfinished ...>
+8 pwrite64(15</d/next>, \"\"..., 7, 0) = -1 ENOSPC (No space left on device) (INJECTED)
+8 pwrite64(15</d/next>, \"\"..., 7, 0 <unfinished ...>
+7 <... fdatasync resumed>)              = 0
+8 <... pwrite64 resumed>) = 3
+7 pwrite64(14</d/1.seg>, \"\"..., 1024, 4608) = 1024
+7 fdatasync(14</d/1.seg>) = -1 EIO (Input/output error) (INJECTED)
+7 pwrite64(14</d/1.seg>, \"\"..., 512, 5632) = 512
+7 fdatasync(14</d/1.seg>) = 0
 7 +++ exited with 3 +++
 ";
         let expected = [
-            ("/d/0.jnl", Progress { written: 124, synced: 100, failed: true }),
-            ("/d/1.jnl", Progress { written: 3, synced: 0, failed: false }),
+            ("/d/1.seg", Progress { written: 6144, synced: 4608, failed: true }),
+            ("/d/next", Progress { written: 3, synced: 0, failed: false }),
         ];
         assert_eq!(progress(log), expected.map(|(path, progress)| (PathBuf::from(path), progress)).into());
     }

@@ -61,7 +61,7 @@ impl Drill {
     async fn fail_disk(&mut self, errno: Errno, times: Times) {
         self.opens += 1;
         let logged = self.site.ratifyd.log().len();
-        let kind = self.fiu.fail(self.site.ratifyd.pid(), "posix/io/sync/fsync", errno, times);
+        let kind = self.fiu.fail(self.site.ratifyd.pid(), "posix/io/sync/fdatasync", errno, times);
         // Somebody must want something durable; the job may just have ended.
         let body = json!({"incarnation": incarnation(self.opens), "create": true});
         let answer = self.site.ratifyd.raw().try_call("POST", "/v1/clients/other/open", Some(&body)).await;

@@ -19,6 +19,7 @@ use ratified_tests::{
     environment::from_environment,
     fiu::{Errno, Fiu, Times},
     load::{Load, Mix},
+    poll,
     process::{Ratifyd, one_line_of},
     session::Session,
     strace::{Progress, Strace},
@@ -66,7 +67,7 @@ async fn a_failed_sync_under_load_ends_the_process_and_loses_nothing_acknowledge
         let n = rng.random_range(0..150);
         load.until_answered(n).await;
         let logged = ratifyd.log().len();
-        let kind = fiu.fail(ratifyd.pid(), "posix/io/sync/fsync", errno, times);
+        let kind = fiu.fail(ratifyd.pid(), "posix/io/sync/fdatasync", errno, times);
         let line = ends_with_3(&mut ratifyd, logged).await;
         tally::fault(&kind);
         let names_it = if errno == Errno::Eio { "Input/output error" } else { "No space left on device" };
@@ -94,7 +95,7 @@ async fn a_call_that_meets_a_failed_sync_is_never_acknowledged_and_has_one_answe
         c.commit(first, json!({})).await.ok(200);
         c.begin(first + 1, json!({})).await.ok(201);
         let logged = ratifyd.log().len();
-        let kind = fiu.fail(ratifyd.pid(), "posix/io/sync/fsync", errno, times);
+        let kind = fiu.fail(ratifyd.pid(), "posix/io/sync/fdatasync", errno, times);
         let mut calls = JoinSet::new();
         for n in first + 1..first + 40 {
             let c = c.clone();
@@ -129,13 +130,9 @@ async fn a_call_that_meets_a_failed_sync_is_never_acknowledged_and_has_one_answe
     }
 }
 
-/// Every journal that a store has in its first hundred starts.
-fn journals(ratifyd: &Ratifyd) -> Vec<PathBuf> {
-    (0..200).map(|n| ratifyd.data_dir().join(format!("store/{n}.jnl"))).collect()
-}
-
-/// The thread that loads makes fewer calls of one kind on a journal; the thread that serves makes as many as it gets.
-const AFTER_LOAD: u64 = 5;
+/// The thread that loads, and the one that makes segments, make fewer calls of one kind; the thread that serves makes as
+/// many as it gets.
+const AFTER_LOAD: u64 = 8;
 
 /// Takes away what was written and certainly not synced: all of it, or some, or any of its sectors.
 fn lose_what_was_not_synced(path: &PathBuf, progress: Progress, rng: &mut StdRng) -> u64 {
@@ -172,7 +169,7 @@ async fn lose_unsynced(test: &str, default_seed: u64, rounds: u64, faults: &[(&'
     let mut load: Option<Load> = None;
     let (mut fired, mut lost) = (0, 0);
     for (round, (errno, _)) in (0..rounds).zip(every_kind()) {
-        let mut strace = Strace::watch(&trace, "write,fsync", journals(&ratifyd));
+        let mut strace = Strace::watch(&trace, "pwrite64,fdatasync", Vec::new());
         let fault = (!faults.is_empty()).then(|| faults[usize::try_from(round).unwrap() % faults.len()]);
         if let Some((call, times)) = fault {
             let times = times[rng.random_range(0..times.len())];
@@ -216,10 +213,10 @@ async fn lose_unsynced(test: &str, default_seed: u64, rounds: u64, faults: &[(&'
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_failed_write_or_sync_of_the_journal_loses_nothing_acknowledged_though_all_else_is_lost() {
+async fn a_failed_write_or_sync_of_the_log_loses_nothing_acknowledged_though_all_else_is_lost() {
     let rounds = from_environment("TEST_FAULTS", 20);
-    let faults: [(&str, &[Times]); 2] = [("write", &Times::ALL), ("fsync", &Times::ALL)];
-    lose_unsynced("failing journals, unsynced bytes lost", 41, rounds, &faults).await;
+    let faults: [(&str, &[Times]); 2] = [("pwrite64", &Times::ALL), ("fdatasync", &Times::ALL)];
+    lose_unsynced("failing segments, unsynced bytes lost", 41, rounds, &faults).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -227,20 +224,24 @@ async fn a_power_cut_that_takes_all_that_was_not_synced_loses_nothing_acknowledg
     lose_unsynced("power cuts, unsynced bytes lost", 51, from_environment("TEST_KILLS", 20), &[]).await;
 }
 
-/// How far the newest journal of a running coordinator has been written.
-fn journal_position(ratifyd: &Ratifyd) -> u64 {
-    let process = format!("/proc/{}", ratifyd.pid());
-    let is_journal = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "jnl");
-    let open = fs::read_dir(format!("{process}/fd")).unwrap().map(|entry| entry.unwrap().path());
-    let journal = open.filter(|fd| fs::read_link(fd).is_ok_and(|target| is_journal(&target))).max().unwrap();
-    let number = journal.file_name().unwrap().to_str().unwrap();
-    let info = fs::read_to_string(format!("{process}/fdinfo/{number}")).unwrap();
-    info.lines().find_map(|line| line.strip_prefix("pos:")).unwrap().trim().parse().unwrap()
+/// The segments of a coordinator, oldest first.
+fn segments(ratifyd: &Ratifyd) -> Vec<PathBuf> {
+    let names = fs::read_dir(ratifyd.data_dir().join("log")).unwrap().map(|entry| entry.unwrap().path());
+    let mut found: Vec<_> = names.filter(|path| path.extension().is_some_and(|extension| extension == "seg")).collect();
+    found.sort();
+    found
+}
+
+/// How far the newest segment of a running coordinator has been written.
+fn log_position(ratifyd: &Ratifyd) -> u64 {
+    let bytes = fs::read(segments(ratifyd).last().unwrap()).unwrap();
+    let used = bytes.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+    used.next_multiple_of(512) as u64
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_that_may_grow_no_further_tears_a_batch_and_loses_nothing_acknowledged() {
-    let (seed, mut rng) = seeded("journals that may grow no further", 81);
+async fn a_file_that_is_written_no_further_tears_a_batch_and_loses_nothing_acknowledged() {
+    let (seed, mut rng) = seeded("segments that are written no further", 81);
     let mut ratifyd = Ratifyd::stopped(&Config::new());
     // The limit is for every file; the log is kept below it.
     ratifyd.run_inside(Around::without_sigxfsz().with("RUST_LOG", "error"));
@@ -249,7 +250,7 @@ async fn a_file_that_may_grow_no_further_tears_a_batch_and_loses_nothing_acknowl
     for _ in 0..from_environment("TEST_FAULTS", 10) {
         load.until_answered(rng.random_range(100..200)).await;
         let logged = ratifyd.log().len();
-        let limit = journal_position(&ratifyd) + rng.random_range(1..2000);
+        let limit = log_position(&ratifyd) + rng.random_range(1..2000);
         assert!(limit > logged as u64 + 1000, "the log would meet the limit too: {limit}");
         let pid = Pid::from_raw(i32::try_from(ratifyd.pid()).unwrap());
         prlimit(pid, Resource::Fsize, Rlimit { current: Some(limit), maximum: None }).unwrap();
@@ -263,73 +264,59 @@ async fn a_file_that_may_grow_no_further_tears_a_batch_and_loses_nothing_acknowl
     load.verify().await;
 }
 
-/// So many prepared transactions with a payload of 60,000 bytes are more than the store keeps in memory.
-const MORE_THAN_A_MEMTABLE: u64 = 330;
+/// More prepared transactions with a payload of 60,000 bytes than a new segment and the one before it hold.
+const MORE_THAN_THE_RESERVE: u64 = 60;
 
-/// Prepares transactions until the tables of the store cannot be written: from the n-th call on, or that once. How many were
-/// acknowledged; all of them are there afterwards. None or few if the start met the fault, or what the engine does behind it:
-/// it may compact what it has loaded.
-async fn prepared_before_the_fault(call: &'static str, nth: u64, errno: Errno, times: Times) -> usize {
-    let mut ratifyd = Ratifyd::start(Config::new()).await;
-    let c = Session::open(&ratifyd.raw(), "c", 1).await;
-    ratifyd.kill();
-    let keyspace = ratifyd.data_dir().join("store/keyspaces/1");
-    let names = (0..50).flat_map(|n| [format!("tables/{n}"), format!("v{n}")]);
-    let trace = ratifyd.side_dir().join("trace");
-    let strace = Strace::watch(&trace, call, names.map(|name| keyspace.join(name)).collect());
-    let strace = strace.failing(call, errno, nth, times);
-    ratifyd.run_inside(strace.around());
-    let logged = ratifyd.log().len();
-    ratifyd.spawn();
-    let process = ratifyd.pid();
-    if let Some(status) = ratifyd.until_ready_or_ended().await {
-        assert_eq!(status.code(), Some(3), "{}", ratifyd.log());
-        return 0;
-    }
-    let payload = "A".repeat(80_000);
-    let acknowledged = prepare_until_refused(&c, &payload).await;
-    let what = format!("{call} {errno:?} {times:?}, {acknowledged} acknowledged");
-    println!("{what}");
-    ends_with_3(&mut ratifyd, logged).await;
-    assert!(strace.injected(process).await > 0, "{what}: it ended, but not of the fault");
-    ratifyd.run_inside(Around::nothing());
-    ratifyd.start_again().await;
-    for n in 1..=acknowledged {
-        let txn = c.get(n).await.ok(200);
-        assert_eq!((&txn["state"], &txn["payload"]), (&json!("PREPARED"), &json!(payload)), "{what}: {n}");
-    }
-    usize::try_from(acknowledged).unwrap()
-}
-
-/// How many transactions, from the first on, are begun and prepared before a call gets another answer.
-async fn prepare_until_refused(c: &Session, payload: &str) -> u64 {
-    for n in 1..=MORE_THAN_A_MEMTABLE {
-        let body = json!({"epoch": c.epoch, "timeoutMs": 600_000});
-        let begun = c.raw.try_call("PUT", &c.path(n), Some(&body)).await;
-        if !begun.is_ok_and(|reply| reply.status == 201) {
-            return n - 1;
-        }
-        let body = json!({"epoch": c.epoch, "payload": payload});
-        let prepared = c.raw.try_call("POST", &(c.path(n) + "/prepare"), Some(&body)).await;
-        if !prepared.is_ok_and(|reply| reply.status == 200) {
-            return n - 1;
-        }
-    }
-    MORE_THAN_A_MEMTABLE
-}
-
+/// A full disk is met where the next segment is made: nothing new is begun, what ends something goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_background_flush_that_fails_ends_the_process_and_loses_nothing_acknowledged() {
-    const ATTEMPTS: usize = 10;
-    // The start itself writes a table, and versions that name it.
-    for (call, nth, errno, times) in
-        [("write", 40, Errno::Eio, Times::Once), ("fsync", 3, Errno::Enospc, Times::Always)]
-    {
-        let mut acknowledged = Vec::new();
-        while acknowledged.len() < ATTEMPTS && acknowledged.iter().all(|n| *n <= 100) {
-            acknowledged.push(prepared_before_the_fault(call, nth, errno, times).await);
+async fn a_disk_without_room_for_the_next_segment_begins_nothing_and_ends_what_there_is() {
+    for (call, errno) in [("pwrite64", Errno::Enospc), ("openat", Errno::Eio), ("fsync", Errno::Enospc)] {
+        let mut ratifyd = Ratifyd::start(Config::new()).await;
+        let c = Session::open(&ratifyd.raw(), "c", 1).await;
+        for n in 1..=MORE_THAN_THE_RESERVE {
+            c.begin(n, json!({"timeoutMs": 600_000})).await.ok(201);
         }
-        let failed_later = acknowledged.iter().any(|n| *n > 100);
-        assert!(failed_later, "{call}: the flush was meant to fail, not what the start does: {acknowledged:?}");
+        ratifyd.kill();
+        let trace = ratifyd.side_dir().join("trace");
+        let strace = Strace::watch(&trace, call, vec![ratifyd.data_dir().join("log/next")]);
+        ratifyd.run_inside(strace.failing(call, errno, 1, Times::Always).around());
+        let logged = ratifyd.log().len();
+        ratifyd.spawn();
+        assert_eq!(ratifyd.until_ready_or_ended().await, None, "{}", ratifyd.log());
+        poll::until_some("the next segment to fail", || {
+            ratifyd.log()[logged..].contains("the next segment cannot be made").then_some(())
+        })
+        .await;
+        let begun = c.raw.put(&c.path(1000), json!({"epoch": c.epoch})).await;
+        begun.refused("OVERLOADED");
+        let body = json!({"incarnation": "6ba7b810-9dad-41d1-80b4-00c04fd430c9", "create": true});
+        c.raw.post("/v1/clients/other/open", body).await.refused("OVERLOADED");
+        c.begin(1, json!({"timeoutMs": 600_000})).await.ok(200);
+        c.commit(1, json!({})).await.ok(200);
+        let payload = "A".repeat(80_000);
+        let mut acknowledged = 1;
+        for n in 2..=MORE_THAN_THE_RESERVE {
+            let body = json!({"epoch": c.epoch, "payload": payload});
+            let prepared = c.raw.try_call("POST", &(c.path(n) + "/prepare"), Some(&body)).await;
+            if !prepared.is_ok_and(|reply| reply.status == 200) {
+                break;
+            }
+            acknowledged = n;
+        }
+        let what = format!("{call} {errno:?}, {acknowledged} acknowledged");
+        println!("{what}");
+        assert!((10..MORE_THAN_THE_RESERVE).contains(&acknowledged), "{what}");
+        let line = ends_with_3(&mut ratifyd, logged).await;
+        let next = ratifyd.data_dir().join("log/next");
+        assert!(line.starts_with(&format!("the store failed: allocate {}: ", next.display())), "{line}");
+        tally::fault(&format!("{} {call} of the next segment", errno.name()));
+        ratifyd.run_inside(Around::nothing());
+        ratifyd.start_again().await;
+        assert_eq!(c.get(1).await.ok(200)["state"], "COMMITTED");
+        for n in 2..=acknowledged {
+            let txn = c.get(n).await.ok(200);
+            assert_eq!((&txn["state"], &txn["payload"]), (&json!("PREPARED"), &json!(payload)), "{what}: {n}");
+        }
+        c.begin(1000, json!({})).await.ok(201);
     }
 }

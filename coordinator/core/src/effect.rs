@@ -43,10 +43,13 @@ pub enum Sweep {
     Gc,
     /// Shrinks clients idle for `client_retention_hours` to a tombstone.
     IdleClients,
+    /// Puts everything again, a page per step, for a store that is a log. A step that stops at its bound is to go on in a
+    /// later batch; one that does not ends the round.
+    Rewrite,
 }
 
 impl Sweep {
-    /// Every sweep.
+    /// Those that follow the clock; rewriting follows what is written.
     pub const ALL: [Self; 4] = [Self::Timeouts, Self::Expiry, Self::Gc, Self::IdleClients];
 }
 

@@ -11,6 +11,7 @@ use crate::{
     participants::Participants,
     preserver::TransactionMetadataPreserver,
     record::{Key, Record, Write},
+    rewrite::Place,
     stats::{Gauges, Stats},
     step::Step,
     sweep::Timers,
@@ -42,6 +43,10 @@ pub struct Engine {
     pub(crate) live: [u64; 4],
     pub(crate) payload_bytes: u64,
     pub(crate) stats: Stats,
+    /// How far rewriting is.
+    pub(crate) rewritten: Option<Place>,
+    /// Whether the store has no room for anything new.
+    pub(crate) is_short: bool,
 }
 
 impl Engine {
@@ -63,6 +68,8 @@ impl Engine {
             live: [0; 4],
             payload_bytes: 0,
             stats: Stats::default(),
+            rewritten: None,
+            is_short: false,
         }
     }
 
@@ -95,6 +102,12 @@ impl Engine {
                 None => {}
             }
         }
+    }
+
+    /// Tells whether the store is short of room: then nothing new is begun and no client is made; what ends something
+    /// goes on.
+    pub const fn set_short_of_room(&mut self, is_short: bool) {
+        self.is_short = is_short;
     }
 
     /// The newest step that changed something durable.

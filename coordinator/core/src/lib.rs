@@ -15,6 +15,7 @@ mod participants;
 mod preserver;
 mod record;
 mod recovery;
+mod rewrite;
 mod stats;
 mod step;
 mod sweep;

@@ -1,6 +1,9 @@
 //! Participants: who is retired, who takes part in what, and who still has to acknowledge which decision.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Bound::{Excluded, Unbounded},
+};
 
 use ratified_protocol::{ClientName, ParticipantName, TxnId};
 
@@ -24,6 +27,13 @@ impl Participants {
 
     pub(crate) fn names(&self) -> impl Iterator<Item = &ParticipantName> {
         self.records.keys()
+    }
+
+    pub(crate) fn name_behind(&self, name: Option<&ParticipantName>) -> Option<&ParticipantName> {
+        self.records
+            .range::<ParticipantName, _>((name.map_or(Unbounded, Excluded), Unbounded))
+            .next()
+            .map(|(name, _)| name)
     }
 
     pub(crate) fn set_record(&mut self, name: ParticipantName, record: ParticipantRecord) {

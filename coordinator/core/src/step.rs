@@ -123,6 +123,15 @@ impl<'a> Step<'a> {
         self.engine.dirty.entry(key).or_insert(existed);
     }
 
+    /// Whether the store has room for something new; what ends something is never asked.
+    pub(crate) fn check_store(&self, name: &ClientName) -> Result<(), Refusal> {
+        if !self.engine.is_short {
+            return Ok(());
+        }
+        let detail = "the store has no room for more; transactions that are there can be ended; ask again later";
+        Err(self.refuse(name, Code::Overloaded, detail))
+    }
+
     /// A client's record has changed in this step.
     pub(crate) fn touch_client(&mut self, name: &ClientName) {
         self.touch(Key::Client(name.clone()), true);

@@ -158,6 +158,7 @@ impl Step<'_> {
                 Sweep::Expiry => self.sweep_expiry(),
                 Sweep::Gc => self.sweep_surplus(),
                 Sweep::IdleClients => self.sweep_idle(),
+                Sweep::Rewrite => self.rewrite_next(),
             };
             if !acted {
                 break;

@@ -283,11 +283,11 @@ pub(super) const KEYS: &[Key] = &[
         "at most how often the last synced batch is noted beside the store"
     ),
     integer!(
-        "store_cache_bytes",
-        65_536..=64 * GIB,
+        "log_segment_bytes",
+        65_536..=GIB,
         "bytes",
-        store_cache_bytes,
-        "block cache of the embedded store, which is read only while loading"
+        log_segment_bytes,
+        "longest segment of the log; the first has 1048576, each next one twice as many, and one is made ahead"
     ),
 ];
 

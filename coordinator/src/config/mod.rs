@@ -73,8 +73,9 @@ pub struct Config {
     pub max_log_queue_bytes: usize,
     /// `mark_interval_ms`: at most how often the number of the last synced batch is noted beside the store.
     pub mark_interval_ms: u64,
-    /// `store_cache_bytes`: block cache of the embedded store; it is read only while loading.
-    pub store_cache_bytes: u64,
+    /// `log_segment_bytes`: the longest segment of the log; the next one is made ahead, so that a disk needs room for
+    /// two.
+    pub log_segment_bytes: u64,
 }
 
 /// How often the sweeps run, in milliseconds.
@@ -124,7 +125,7 @@ impl Default for Config {
             writer_timeout_ms: 5_000,
             max_log_queue_bytes: 8 * 1024 * 1024,
             mark_interval_ms: 100,
-            store_cache_bytes: 32 * 1024 * 1024,
+            log_segment_bytes: 64 * 1024 * 1024,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use rustix::process::{Resource, getrlimit};
 
-/// What is kept for the store (tables, journals, what it writes anew) and the rest of the process.
+/// What is kept for the store (its directory, lock, mark, the segment in use and the next) and the rest of the process.
 const RESERVED: u64 = 256;
 
 /// How many connections there is room for when this many were configured; a lower number is told in the log.

@@ -15,7 +15,7 @@ use super::{
 };
 
 /// Of the storage engine only what went wrong: it is the only one to know why its background work failed.
-const LOG_FILTER: &str = "info,fjall=error,lsm_tree=error";
+const LOG_FILTER: &str = "info";
 /// How long the last lines may take to be written when the process ends.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 

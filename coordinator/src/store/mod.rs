@@ -5,19 +5,19 @@
 //! or fails at concerns no other.
 
 pub mod codec;
-mod embedded;
-mod journal;
-mod mark;
+pub mod log;
 mod memory;
-mod versions;
+mod status;
 
-pub use embedded::{EmbeddedOptions, EmbeddedStore};
+pub use log::{EmbeddedOptions, EmbeddedStore};
 pub use memory::MemoryStore;
+pub use status::StoreStatus;
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use ratified_protocol::LoadNonce;
 use thiserror::Error;
+use uuid::Uuid;
 
 /// One change of the map.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,6 +28,13 @@ pub struct Change {
     pub value: Option<Vec<u8>>,
 }
 
+impl Change {
+    /// How many bytes the key and the value have.
+    pub fn bytes(&self) -> usize {
+        self.key.len() + self.value.as_ref().map_or(0, Vec::len)
+    }
+}
+
 /// Changes that become durable together or not at all; each key at most once.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Batch {
@@ -35,6 +42,9 @@ pub struct Batch {
     pub number: u64,
     /// What changes.
     pub changes: Vec<Change>,
+    /// Everything that is there has been written again in the batches from this one on, this one included: a store that
+    /// is a log may give up what came before.
+    pub rewritten_since: Option<u64>,
 }
 
 impl Batch {
@@ -47,7 +57,7 @@ impl Batch {
 
     /// How many bytes the keys and values have in all.
     pub fn bytes(&self) -> usize {
-        self.changes.iter().map(|c| c.key.len() + c.value.as_ref().map_or(0, Vec::len)).sum()
+        self.changes.iter().map(Change::bytes).sum()
     }
 }
 
@@ -84,6 +94,16 @@ pub trait Store: Send {
     /// How much a batch may hold.
     fn limits(&self) -> BatchLimits {
         BatchLimits::NONE
+    }
+
+    /// What it tells while another thread uses it.
+    fn status(&self) -> Arc<StoreStatus> {
+        Arc::default()
+    }
+
+    /// The name it has, once it is loaded; `None`: it has what its records say, or what is drawn for it if it is new.
+    fn cluster_id(&self) -> Option<Uuid> {
+        None
     }
 
     /// Takes the store for a load that has drawn this nonce, before anything is read: what is read before others are kept
@@ -160,19 +180,29 @@ pub enum StoreError {
         /// What is wrong there.
         problem: String,
     },
-    /// Batches that had been acknowledged are gone; determinate. The caller must restore a backup, or the journal
-    /// that was set aside.
+    /// The directory holds something, and no store; determinate, and nothing in it was touched. The caller must name
+    /// another one.
+    #[error(
+        "{} is not empty, and no store: there is {}; name another directory in data_dir, or an empty one",
+        path.display(),
+        found.display()
+    )]
+    Foreign {
+        /// The directory that was named.
+        path: PathBuf,
+        /// Something in it.
+        found: PathBuf,
+    },
+    /// Batches that had been acknowledged are gone; determinate, and nothing was changed. The caller must restore a backup.
     #[error(
         "acknowledged data is missing: the store ends at batch {stored}, but batch {marked} had been synced; \
-         the journal as it was found is kept in {}", journal.display()
+         nothing was changed"
     )]
     Missing {
         /// The last batch that is there.
         stored: u64,
         /// The last batch that is known to have been synced.
         marked: u64,
-        /// Where the journal was copied before anything could change it.
-        journal: PathBuf,
     },
     /// Another load has taken the store; determinate. The caller must give it up.
     #[error("the store was taken by another coordinator: load {found} follows ours, {ours}")]
@@ -237,6 +267,7 @@ impl StoreError {
             Self::LostOwnership { .. } => ErrorKind::LostOwnership,
             Self::Indeterminate { .. } => ErrorKind::Indeterminate,
             Self::Locked { .. }
+            | Self::Foreign { .. }
             | Self::Damaged { .. }
             | Self::Missing { .. }
             | Self::Refused { .. }

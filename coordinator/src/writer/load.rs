@@ -72,6 +72,7 @@ struct Found {
     uptime: Option<Uptime>,
     history: Option<Vec<(u64, LoadNonce)>>,
     records: u64,
+    bytes: u64,
 }
 
 /// Reads the store back, rebuilds the engine, and makes the start durable: the load record, with whatever recovery has
@@ -88,13 +89,19 @@ pub fn load(
 ) -> Result<Loaded, LoadError> {
     let given = store.claim(drawn.nonce)?;
     let (mut found, recovery) = read(store, limits, given)?;
-    let history = found.history(drawn, given)?;
+    let cluster_id = store.cluster_id().unwrap_or(drawn.cluster_id);
+    let history = found.history(Drawn { cluster_id, ..drawn }, given)?;
+    if store.cluster_id().is_some_and(|own| own != history.store_id().cluster_id()) {
+        let problem = format!("it is {}, in a store that is {cluster_id}", history.store_id().cluster_id());
+        return Err(StoreError::damaged("meta clusterId", problem).into());
+    }
     let store_id = history.store_id();
     let claim = Claim { loads: store_id.newest_loads(), nonce: drawn.nonce };
     clock.resume(found.uptime.unwrap_or_default());
     let recovery = recovery.unwrap_or_else(|| Recovery::new(limits, store_id.newest_loads()));
     let (engine, effects) = finish(recovery, clock.now())?;
-    let mut pipeline = Pipeline::new(engine, found.batch.unwrap_or_default(), effects, room, store.limits())?;
+    let pipeline = Pipeline::new(engine, found.batch.unwrap_or_default(), effects, room, store.limits())?;
+    let mut pipeline = pipeline.following(store.status(), found.bytes);
     let start = [
         Meta::Format(FORMAT),
         Meta::ClusterId(store_id.cluster_id()),
@@ -119,6 +126,7 @@ fn read(store: &mut dyn Store, limits: Limits, given: Option<u64>) -> Result<(Fo
     let mut found = Found::default();
     let mut recovery = None;
     store.load(&mut |key, value| {
+        found.bytes = found.bytes.saturating_add((key.len() + value.len()) as u64);
         match codec::decode(key, value)? {
             Entry::Meta(meta) => found.take(meta)?,
             Entry::Record(record) => {

@@ -7,6 +7,7 @@
 mod inbox;
 mod load;
 mod pipeline;
+mod rewriting;
 mod sweeps;
 mod thread;
 

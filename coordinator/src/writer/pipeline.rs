@@ -1,14 +1,18 @@
 //! The rules of group commit, without threads: what joins a batch, what may be told when.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use ratified_core::{
     Answer, Audit, Effect, Engine, Input, Now, Ownership, Request, Revision, Sweep, Ticket, Transition, TxnCall,
 };
 use ratified_protocol::{Code, Problem};
 
+use super::rewriting::Rewriting;
 use crate::store::{
-    Batch, BatchLimits, StoreError,
+    Batch, BatchLimits, Change, StoreError, StoreStatus,
     codec::{self, Meta},
 };
 
@@ -71,6 +75,7 @@ pub struct Pipeline {
     again: Vec<Sweep>,
     waiting: BTreeMap<Ticket, Waiting>,
     scratch: Vec<Effect>,
+    rewriting: Rewriting,
 }
 
 impl Pipeline {
@@ -97,9 +102,16 @@ impl Pipeline {
             again: Vec::new(),
             waiting: BTreeMap::new(),
             scratch: first,
+            rewriting: Rewriting::default(),
         };
         pipeline.take_effects()?;
         Ok(pipeline)
+    }
+
+    /// The pipeline of a store that tells this of itself and held so many bytes of keys and values when it was loaded.
+    #[must_use]
+    pub fn following(self, status: Arc<StoreStatus>, live_bytes: u64) -> Self {
+        Self { rewriting: Rewriting::new(status, live_bytes), ..self }
     }
 
     /// What the batch being gathered still takes; nothing once a bound of the configuration or of the store is reached.
@@ -132,6 +144,7 @@ impl Pipeline {
             Input::Sweep(_) => None,
         };
         let before = (self.engine.revision(), self.staged.held.len());
+        self.engine.set_short_of_room(self.rewriting.is_short());
         self.engine.step(now, input, &mut self.scratch);
         if let Some((ticket, decides)) = asked {
             self.waiting.insert(ticket, Waiting { decides, stepped: self.engine.revision() });
@@ -167,6 +180,8 @@ impl Pipeline {
         if self.staged.batch.changes.is_empty() && self.staged.held.is_empty() && meta.is_empty() {
             return Ok(None);
         }
+        self.rewriting.remember(meta);
+        self.rewrite()?;
         let mut stage = std::mem::take(&mut self.staged);
         stage.revision = self.engine.revision();
         let mut batch = std::mem::take(&mut stage.batch);
@@ -179,6 +194,35 @@ impl Pipeline {
         batch.keep_last_of_each_key();
         self.in_flight = Some(stage);
         Ok(Some(batch))
+    }
+
+    /// Puts what is there again, as much as the store's log needs of a batch of this length.
+    fn rewrite(&mut self) -> Result<(), StoreError> {
+        let Some(share) = self.rewriting.share(self.staged.batch.bytes() as u64) else { return Ok(()) };
+        for meta in self.rewriting.begin(self.next_batch) {
+            self.staged.batch.changes.push(codec::encode_meta(meta)?);
+        }
+        let mut put = 0;
+        loop {
+            let before = self.staged.batch.changes.len();
+            let now = Now { uptime: self.engine.uptime(), ..Now::default() };
+            self.engine.step(now, Input::Sweep(Sweep::Rewrite), &mut self.scratch);
+            let goes_on = self.scratch.contains(&Effect::SweepAgain(Sweep::Rewrite));
+            self.scratch.clear();
+            self.engine.seal(&mut self.scratch);
+            self.take_effects()?;
+            let changes = self.staged.batch.changes.iter().skip(before);
+            let bytes: usize = changes.map(Change::bytes).sum();
+            self.rewriting.put(bytes as u64);
+            put += bytes as u64;
+            if !goes_on {
+                self.staged.batch.rewritten_since = self.rewriting.end();
+                return Ok(());
+            }
+            if put >= share {
+                return Ok(());
+            }
+        }
     }
 
     /// The batch in flight is durable: what it held back may be told, in order.

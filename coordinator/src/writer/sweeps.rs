@@ -55,7 +55,8 @@ fn period_ms(periods: &Periods, sweep: Sweep) -> u64 {
     match sweep {
         Sweep::Timeouts => periods.timeouts_ms,
         Sweep::Expiry => periods.expiry_ms,
-        Sweep::Gc | Sweep::IdleClients => periods.gc_ms,
+        // Rewriting follows what is written, and is not in the timetable.
+        Sweep::Gc | Sweep::IdleClients | Sweep::Rewrite => periods.gc_ms,
     }
 }
 

@@ -12,6 +12,7 @@
 
 mod bodies;
 mod files;
+mod log;
 mod mutate;
 mod pending;
 mod position;
@@ -20,6 +21,7 @@ mod store;
 
 pub use bodies::{bodies, body_seeds};
 pub use files::{file_seeds, files};
+pub use log::{log, log_seeds};
 pub use mutate::Mutator;
 pub use pending::{pending_file, pending_seeds};
 pub use position::{position, position_seeds};
@@ -30,8 +32,9 @@ pub use store::{store_entry, store_seeds};
 pub type Target = (&'static str, fn(&[u8]), fn() -> Vec<Vec<u8>>);
 
 /// Every target.
-pub const TARGETS: [Target; 6] = [
+pub const TARGETS: [Target; 7] = [
     ("store_entry", store_entry, store_seeds),
+    ("log", log, log_seeds),
     ("bodies", bodies, body_seeds),
     ("pending_file", pending_file, pending_seeds),
     ("snapshot", snapshot, snapshot_seeds),

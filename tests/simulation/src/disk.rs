@@ -1,14 +1,15 @@
 //! The store double: a disk that loses what was not synced, and what only seemed to have survived.
 //!
 //! A batch is written whole or not at all. A crash keeps some prefix of the unsynced batches; those that survive were
-//! still never synced, so the next crash may take them, unless the load rewrote them as the store's contract demands.
+//! still never synced, so the next crash may take them, unless the load rewrote them as the store's contract demands. What
+//! came before a round of rewriting is given up when the round is done: what is there follows from the batches since.
 
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError},
 };
 
-use ratified_coordinator::store::{Batch, Claim, Store, StoreError, Visit};
+use ratified_coordinator::store::{Batch, Change, Claim, Store, StoreError, StoreStatus, Visit};
 
 use crate::{
     fault::{Fault, Faults},
@@ -30,11 +31,18 @@ pub enum LoadCut {
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
+/// As little that most runs see some rounds of rewriting.
+const SLACK_BYTES: u64 = 2000;
+
 /// The state of the disk, shared by the process that uses it and the world that breaks it.
 #[derive(Debug, Default)]
 pub struct Platter {
     /// What no crash takes.
     base: Map,
+    /// The batches that made it so, since the last round of rewriting began; a load leaves one that puts everything.
+    history: Vec<Batch>,
+    /// How often what came before a round was given up.
+    pub rounds: u64,
     /// Written after that, oldest first, and whether a sync reached it.
     tail: Vec<(Batch, bool)>,
     /// How much of the tail was there when the process started: syncing the file again does not reach it.
@@ -54,6 +62,7 @@ pub struct Platter {
 #[derive(Debug, Clone)]
 pub struct Disk {
     platter: Arc<Mutex<Platter>>,
+    status: Arc<StoreStatus>,
     faults: Faults,
 }
 
@@ -62,6 +71,14 @@ impl Platter {
         let synced = self.tail.iter().take_while(|(_, synced)| *synced).count();
         for (batch, _) in self.tail.drain(..synced) {
             apply(&mut self.base, &batch);
+            let since = batch.rewritten_since;
+            self.history.push(batch);
+            if let Some(since) = since {
+                self.history.retain(|batch| batch.number >= since);
+                self.base.clear();
+                self.history.iter().for_each(|batch| apply(&mut self.base, batch));
+                self.rounds += 1;
+            }
         }
     }
 
@@ -88,7 +105,9 @@ fn apply(map: &mut Map, batch: &Batch) {
 impl Disk {
     /// An empty disk.
     pub fn new(faults: Faults) -> Self {
-        Self { platter: Arc::default(), faults }
+        let status = StoreStatus::default();
+        status.set_slack_bytes(SLACK_BYTES);
+        Self { platter: Arc::default(), status: Arc::new(status), faults }
     }
 
     /// The state of the disk.
@@ -148,6 +167,10 @@ impl Disk {
 }
 
 impl Store for Disk {
+    fn status(&self) -> Arc<StoreStatus> {
+        self.status.clone()
+    }
+
     fn load(&mut self, visit: &mut Visit<'_>) -> Result<(), StoreError> {
         let map = self.readable();
         map.iter().try_for_each(|(key, value)| visit(key, value))?;
@@ -155,6 +178,8 @@ impl Store for Disk {
         self.fails()?;
         if !self.faults.has(Fault::LoadNotRewritten) {
             let mut platter = self.platter();
+            let changes = map.iter().map(|(key, value)| Change { key: key.clone(), value: Some(value.clone()) });
+            platter.history = vec![Batch { changes: changes.collect(), ..Batch::default() }];
             platter.base = map;
             platter.tail.clear();
             platter.leftover = 0;
@@ -182,6 +207,8 @@ impl Store for Disk {
             let leftover = platter.leftover;
             platter.tail.iter_mut().skip(leftover).for_each(|(_, synced)| *synced = true);
             platter.fold();
+            let bytes = platter.history.iter().map(Batch::bytes).sum::<usize>() as u64;
+            self.status.set_log_bytes(bytes, bytes);
         }
         self.cut_here(LoadCut::Synced)
     }

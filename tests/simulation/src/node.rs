@@ -284,6 +284,7 @@ impl World {
         up.in_flight = std::mem::take(&mut up.staged);
         self.probes.borrow_mut().add(Probe::BatchShared, u64::from(up.in_flight.steps > 1));
         self.probes.borrow_mut().add(Probe::FlushCoalesced, u64::from(up.in_flight.most_flushed() > 1));
+        self.probes.borrow_mut().add(Probe::RoundRewritten, u64::from(batch.rewritten_since.is_some()));
         self.crash_point()?;
         self.plan_storage_error();
         if self.disk.clone().write(up.claim, batch).is_err() {

@@ -63,6 +63,8 @@ probes! {
     AnsweredWhileSyncing,
     /// A batch was full.
     BatchFull,
+    /// A batch ended a round of rewriting: what came before the round was given up.
+    RoundRewritten,
     /// A sweep was judged at the arrival of a request that waited.
     SweepJudgedAtArrival,
     /// An outcome was evicted by count.

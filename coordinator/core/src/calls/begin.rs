@@ -48,6 +48,7 @@ impl Step<'_> {
             return Err(self.refuse(name, Code::ParticipantRetired, detail));
         }
         self.check_unfinished(name)?;
+        self.check_store(name)?;
         let now = self.now;
         let Some(client) = self.client_mut(name) else { return Err(self.absent(name, id)) };
         let epoch = client.record.epoch;

@@ -102,7 +102,11 @@ impl Step<'_> {
 
     fn check_room(&self, name: &ClientName, is_there: bool) -> Result<(), Refusal> {
         let clients = self.engine.clients.len() - self.engine.tombstones;
-        if is_there || clients < self.engine.limits.max_clients {
+        if is_there {
+            return Ok(());
+        }
+        self.check_store(name)?;
+        if clients < self.engine.limits.max_clients {
             return Ok(());
         }
         let detail = format!("{clients} clients are known (max_clients); forget some and ask again");

@@ -16,5 +16,6 @@ mod participants;
 mod preserver;
 mod property;
 mod recovery;
+mod rewriting;
 mod support;
 mod sweeps;

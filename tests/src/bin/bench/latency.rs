@@ -12,7 +12,7 @@ use ratified_tests::process::Ratifyd;
 use super::{Opened, median, new_id};
 
 const SAMPLES: usize = 400;
-/// About what one commit writes to the journal.
+/// About what one commit writes to the log.
 const BYTES: [u8; 512] = [7; 512];
 
 /// Median latencies, one sample of each after the other.

@@ -295,8 +295,8 @@ fn apply(disk: &mut Disk, writes: &[Write]) {
         match write {
             Write::Put(record) => {
                 let before = disk.insert(record.key(), record.clone());
-                let rewritten = matches!((&before, record), (Some(Record::Payload(..)), Record::Payload(..)));
-                assert!(!rewritten, "a payload is written once: {record:?}");
+                let is_other = matches!(record, Record::Payload(..)) && before.is_some_and(|before| before != *record);
+                assert!(!is_other, "a payload is written once: {record:?}");
             }
             Write::Delete(key) => {
                 assert!(disk.remove(key).is_some(), "nothing is deleted that was never written: {key:?}");

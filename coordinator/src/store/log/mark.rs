@@ -4,11 +4,13 @@
 //! its mark has lost acknowledged data.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::File,
     io::{self, Read, Seek, SeekFrom, Write},
     path::Path,
     time::{Duration, Instant},
 };
+
+use super::files;
 
 const MAGIC: &[u8; 4] = b"RMK1";
 const LENGTH: usize = 16;
@@ -63,8 +65,7 @@ pub(super) struct Marker {
 impl Marker {
     /// Opens or makes the file.
     pub(super) fn open(path: &Path, interval: Duration) -> io::Result<Self> {
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
-        Ok(Self { file, interval, last: None })
+        Ok(Self { file: files::open_or_make(path, false)?, interval, last: None })
     }
 
     /// Notes that this batch has been synced, unless something was noted a moment ago.
