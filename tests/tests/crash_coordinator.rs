@@ -4,7 +4,10 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a failure here is a failed test")]
 
-use std::{fs::File, time::Duration};
+use std::{
+    fs::{self, File},
+    time::Duration,
+};
 
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use ratified_tests::{
@@ -24,7 +27,8 @@ async fn survive(what: &str, config: Config, keep: Option<usize>, default_seed: 
     let (kills, seed) = (from_environment("TEST_KILLS", 60), from_environment("TEST_SEED", default_seed));
     tally::seed(&format!("kills of the coordinator, {what}"), seed);
     let mut rng = StdRng::seed_from_u64(seed);
-    let mut ratifyd = Ratifyd::start(config).await;
+    // Small segments, so that kills meet their beginning, their end, and the rounds of rewriting.
+    let mut ratifyd = Ratifyd::start(config.with("log_segment_bytes", 65_536)).await;
     let mix = Mix { seed, clients: 4, contested: 1, keep };
     let mut load = Load::start(ratifyd.raw(), mix);
     let (mut killed, mut in_recovery) = (0, 0);
@@ -49,7 +53,14 @@ async fn survive(what: &str, config: Config, keep: Option<usize>, default_seed: 
     assert_eq!(ratifyd.terminate().await.code(), Some(0));
     ratifyd.start_again().await;
     load.verify().await;
+    let names = fs::read_dir(ratifyd.data_dir().join("log")).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).filter(|name| name != "next").collect();
+    names.sort();
+    let first_is_gone = names[0] != "00000000000000000001.seg";
+    assert!(first_is_gone || names.len() > 2, "the log has hardly grown: {names:?}");
+    assert!(first_is_gone || keep.is_none(), "nothing was rewritten: {names:?}");
     let counts = load.counts();
+    println!("{what}: segments from {} on, {} of them", names[0], names.len());
     println!("{what}: {killed} kills, {in_recovery} of them in recovery, {counts:?}");
     assert!(in_recovery > 0 && counts.acknowledged > 10 * kills, "too little happened");
     assert!(counts.refused > 0 && counts.unknown > 0 && counts.fenced > 0, "too little happened");

@@ -1,20 +1,26 @@
 //! The coordinator's disk: what was not synced may be lost at a crash, and what survived it unsynced may vanish at the
-//! next one, unless the load wrote it anew.
+//! next one, unless the load wrote it anew. What came before a round of rewriting is given up when the round is done.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
-use ratified_coordinator::store::{Batch, Claim, Store, StoreError, Visit, codec};
+use ratified_coordinator::store::{Batch, Change, Claim, Store, StoreError, StoreStatus, Visit, codec};
 use ratified_core::Record;
 
 use crate::{entropy::Dice, mistake::Mistake, world::World};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
+/// As little that a run sees some rounds of rewriting.
+const SLACK_BYTES: u64 = 4000;
+
 /// The state of the disk.
 #[derive(Debug, Default)]
 pub struct Platter {
     /// What no crash takes.
     base: Map,
+    /// The batches that made it so, since the last round of rewriting began; a load leaves one that puts everything.
+    history: Vec<Batch>,
+    status: Arc<StoreStatus>,
     /// Written after that, oldest first, and whether a sync reached it.
     tail: Vec<(Batch, bool)>,
     /// How much of the tail an earlier process wrote: this one's syncs do not reach it.
@@ -29,7 +35,17 @@ impl Platter {
         let synced = self.tail.iter().take_while(|(_, synced)| *synced).count();
         for (batch, _) in self.tail.drain(..synced) {
             apply(&mut self.base, &batch);
+            let since = batch.rewritten_since;
+            self.history.push(batch);
+            if let Some(since) = since {
+                self.history.retain(|batch| batch.number >= since);
+                self.base.clear();
+                self.history.iter().for_each(|batch| apply(&mut self.base, batch));
+            }
         }
+        let bytes = self.history.iter().map(Batch::bytes).sum::<usize>() as u64;
+        self.status.set_log_bytes(bytes, bytes);
+        self.status.set_slack_bytes(SLACK_BYTES);
     }
 
     fn readable(&self) -> Map {
@@ -93,12 +109,18 @@ fn apply(map: &mut Map, batch: &Batch) {
 pub struct Disk(pub World);
 
 impl Store for Disk {
+    fn status(&self) -> Arc<StoreStatus> {
+        self.0.platter().status.clone()
+    }
+
     fn load(&mut self, visit: &mut Visit<'_>) -> Result<(), StoreError> {
         let map = self.0.platter().readable();
         map.iter().try_for_each(|(key, value)| visit(key, value))?;
         let mut platter = self.0.platter();
         platter.fails()?;
         if self.0.mistake != Mistake::LoadNotRewritten {
+            let changes = map.iter().map(|(key, value)| Change { key: key.clone(), value: Some(value.clone()) });
+            platter.history = vec![Batch { changes: changes.collect(), ..Batch::default() }];
             platter.base = map;
             platter.tail.clear();
             platter.leftover = 0;
