@@ -6,7 +6,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
+    fs::{self, File},
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     sync::Arc,
@@ -182,10 +182,12 @@ impl Read {
         let (dir, max_segment_bytes) = (options.data_dir.join(LOG), options.segment_bytes);
         let ahead = Ahead::start(&dir, status, next_bytes(current.bytes, max_segment_bytes));
         let ahead = ahead.map_err(file_error("start the thread that makes segments in", &dir))?;
+        let names = File::open(&dir).map_err(file_error("open", &dir))?;
         let mark = options.data_dir.join(MARK);
         let marker = Marker::open(&mark, options.mark_interval).map_err(file_error("open", &mark))?;
         Ok(Log {
             dir,
+            names,
             identity: self.identity,
             max_segment_bytes,
             current,

@@ -73,6 +73,8 @@ pub struct EmbeddedStore {
 /// A log that was loaded.
 struct Log {
     dir: PathBuf,
+    /// The directory, open: a segment is begun without a descriptor more.
+    names: File,
     identity: Identity,
     max_segment_bytes: u64,
     current: Segment,
@@ -166,13 +168,11 @@ impl Log {
         let header =
             SegmentHeader { cluster_id: self.identity.cluster_id, first, bytes: ready.bytes, chain: self.chain };
         let block = format::encode_header(self.key(), &header);
-        let at = block.len() as u64;
         let mut begun = Segment { path, first, bytes: ready.bytes, at: 0, file: ready.file };
         let failed = |e: io::Error| StoreError::indeterminate("beginning a segment", e);
         begun.append(&block).and_then(|()| begun.file.sync_data()).map_err(failed)?;
         fs::rename(&next, &begun.path).map_err(failed)?;
-        files::sync_dir(&self.dir).map_err(|e| StoreError::indeterminate("beginning a segment", e))?;
-        debug_assert_eq!(begun.at, at);
+        self.names.sync_all().map_err(failed)?;
         // Only now: an end without a successor means that one is missing.
         let place = Place { number: first, oldest: self.oldest, before: self.chain };
         let mut end = Vec::new();
