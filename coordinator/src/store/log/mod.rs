@@ -1,6 +1,6 @@
 //! The store of a single machine: a log of batches, of which a load replays what is needed.
 //!
-//! In the data directory: `STORE` (what makes it one, and its secret), `LOCK` (held while in use), `MARK` (see [`mark`]), and
+//! In the data directory: `STORE` (what makes it one, and its secret), `LOCK` (held while in use), `MARK` (the last synced batch), and
 //! `log/`, the segments, each named after its first batch. A batch is one positional write and one sync of a file that was
 //! zeroed before, so that neither metadata nor descriptors are at stake while it is in flight.
 
