@@ -322,3 +322,41 @@ async fn a_disk_without_room_for_the_next_segment_begins_nothing_and_ends_what_t
         c.begin(1000, json!({})).await.ok(201);
     }
 }
+
+/// A segment is begun with what the store has opened before; only the one after it needs a descriptor, ahead.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_without_a_descriptor_left_begins_the_segment_that_is_there_and_ends_what_there_is() {
+    let mut ratifyd = Ratifyd::start(Config::new().with("log_segment_bytes", 65_536)).await;
+    let c = Session::open(&ratifyd.raw(), "c", 1).await;
+    for n in 1..=20 {
+        c.begin(n, json!({"timeoutMs": 600_000})).await.ok(201);
+    }
+    let next = ratifyd.data_dir().join("log/next");
+    poll::until_some("the next segment", || fs::metadata(&next).is_ok_and(|m| m.len() == 65_536).then_some(())).await;
+    let before = segments(&ratifyd).len();
+    let logged = ratifyd.log().len();
+    let open = fs::read_dir(format!("/proc/{}/fd", ratifyd.pid())).unwrap();
+    let open: Vec<u64> = open.map(|fd| fd.unwrap().file_name().to_str().unwrap().parse().unwrap()).collect();
+    let lowest_free = (0..).find(|fd| !open.contains(fd)).unwrap();
+    let pid = Pid::from_raw(i32::try_from(ratifyd.pid()).unwrap());
+    prlimit(pid, Resource::Nofile, Rlimit { current: Some(lowest_free), maximum: Some(lowest_free) }).unwrap();
+    let payload = "A".repeat(26_000);
+    let mut acknowledged = 0;
+    for n in 1..=20 {
+        let body = json!({"epoch": c.epoch, "payload": payload});
+        let prepared = c.raw.try_call("POST", &(c.path(n) + "/prepare"), Some(&body)).await;
+        if !prepared.is_ok_and(|reply| reply.status == 200) {
+            break;
+        }
+        acknowledged = n;
+    }
+    let line = ends_with_3(&mut ratifyd, logged).await;
+    let is_said = line.starts_with(&format!("the store failed: allocate {}: Too many open files", next.display()));
+    assert!(is_said, "{line}");
+    assert_eq!(segments(&ratifyd).len(), before + 1, "{acknowledged} acknowledged");
+    tally::fault("EMFILE of the next segment");
+    ratifyd.start_again().await;
+    for n in 1..=acknowledged {
+        assert_eq!(c.get(n).await.ok(200)["state"], "PREPARED", "{n} of {acknowledged}");
+    }
+}
