@@ -43,6 +43,8 @@ pub enum Sweep {
     Gc,
     /// Shrinks clients idle for `client_retention_hours` to a tombstone.
     IdleClients,
+    /// Goes on with calls that take several steps.
+    Calls,
     /// Puts everything again, a page per step, for a store that is a log. A step that stops at its bound is to go on in a
     /// later batch; one that does not ends the round.
     Rewrite,
@@ -50,7 +52,7 @@ pub enum Sweep {
 
 impl Sweep {
     /// Those that follow the clock; rewriting follows what is written.
-    pub const ALL: [Self; 4] = [Self::Timeouts, Self::Expiry, Self::Gc, Self::IdleClients];
+    pub const ALL: [Self; 5] = [Self::Timeouts, Self::Expiry, Self::Gc, Self::IdleClients, Self::Calls];
 }
 
 /// A call of the protocol, its body already read.

@@ -8,6 +8,7 @@ use crate::{
     client::Client,
     effect::{Effect, Input, Revision},
     limits::Limits,
+    paged::Pages,
     participants::Participants,
     preserver::TransactionMetadataPreserver,
     record::{Key, Record, Write},
@@ -35,6 +36,8 @@ pub struct Engine {
     pub(crate) participants: Participants,
     pub(crate) timers: Timers,
     pub(crate) waiting: Waiting,
+    /// Calls that take several steps.
+    pub(crate) pages: Pages,
     /// What the batch at hand changes, and whether the store had it before.
     pub(crate) dirty: BTreeMap<Key, bool>,
     pub(crate) revision: Revision,
@@ -61,6 +64,7 @@ impl Engine {
             participants: Participants::default(),
             timers: Timers::default(),
             waiting: Waiting::default(),
+            pages: Pages::default(),
             dirty: BTreeMap::new(),
             revision: Revision::default(),
             uptime,

@@ -10,7 +10,7 @@ type Check = fn(&Engine) -> Verdict;
 const CHECKS: &[(&str, Check)] = &[
     ("a header is live and its decision agrees with its state", headers_are_live),
     ("an ending header waits for somebody", ending_headers_wait),
-    ("OPEN transactions are of the current epoch", open_is_current),
+    ("OPEN transactions are of the current epoch, or being fenced", open_is_current),
     ("a deadline belongs to OPEN, or to PREPARED with a timeout", deadlines_belong),
     ("timers name exactly the headers", timers_follow_headers),
     ("participants are indexed exactly", participants_follow_headers),
@@ -62,7 +62,7 @@ fn ending_headers_wait(engine: &Engine) -> Verdict {
 
 fn open_is_current(engine: &Engine) -> Verdict {
     for (name, client, id, txn) in headers(engine) {
-        let current = txn.record.epoch == client.record.epoch;
+        let current = txn.record.epoch == client.record.epoch || engine.pages.fences(name, id);
         let not_ahead = txn.record.epoch <= client.record.epoch;
         ensure(not_ahead && (current || txn.record.state != TxnState::Open), || format!("{name}/{id}"))?;
     }
@@ -103,7 +103,7 @@ fn participants_follow_headers(engine: &Engine) -> Verdict {
         if let Some(decision) = txn.record.decision {
             pending.extend(txn.missing_acks().map(|p| (p.clone(), decision.number, (name.clone(), id))));
         }
-        let retired = txn.members().find(|p| engine.participants.is_retired(p));
+        let retired = txn.members().find(|p| engine.participants.is_retired(p) && !engine.pages.retires(p));
         ensure(retired.is_none(), || format!("{name}/{id} has a retired participant"))?;
     }
     members.sort();
@@ -201,7 +201,8 @@ fn counts_are_right(engine: &Engine) -> Verdict {
 }
 
 fn parked_requests_wait(engine: &Engine) -> Verdict {
-    ensure(engine.waiting.len() <= engine.limits.max_waiting, || "too many".to_owned())?;
+    let parked = engine.waiting.len() + engine.pages.attended();
+    ensure(parked <= engine.limits.max_waiting, || "too many".to_owned())?;
     for what in engine.waiting.all() {
         match what {
             WaitFor::Terminal { client, txn_id, .. } => {

@@ -11,6 +11,7 @@ mod headers;
 mod history;
 mod invariants;
 mod limits;
+mod paged;
 mod participants;
 mod preserver;
 mod record;

@@ -23,8 +23,11 @@ pub struct Limits {
     /// `max_unfinished_per_client`: OPEN, PREPARED and decided transactions of one client, until every participant has
     /// acknowledged; never less than `max_open_per_client`.
     pub max_unfinished_per_client: usize,
-    /// `max_waiting`: requests parked by `waitMs`; beyond, the current state is answered at once.
+    /// `max_waiting`: requests parked by `waitMs`, and calls that take several steps; beyond, the current state is answered
+    /// at once, or 429.
     pub max_waiting: usize,
+    /// Most entries that one step of a sweep, or of a call that grows with data, looks at; at least 1 counts.
+    pub page: usize,
 }
 
 impl Default for Limits {
@@ -40,6 +43,7 @@ impl Default for Limits {
             max_open_per_client: 1000,
             max_unfinished_per_client: 10_000,
             max_waiting: 10_000,
+            page: 256,
         }
     }
 }

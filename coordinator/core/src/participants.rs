@@ -57,9 +57,14 @@ impl Participants {
         }
     }
 
-    /// The unfinished transactions a participant takes part in.
-    pub(crate) fn memberships(&self, name: &ParticipantName) -> Vec<TxnKey> {
-        self.members.get(name).into_iter().flatten().cloned().collect()
+    /// How many unfinished transactions a participant takes part in.
+    pub(crate) fn membership_count(&self, name: &ParticipantName) -> usize {
+        self.members.get(name).map_or(0, BTreeSet::len)
+    }
+
+    /// The first of them.
+    pub(crate) fn first_membership(&self, name: &ParticipantName) -> Option<TxnKey> {
+        self.members.get(name)?.first().cloned()
     }
 
     /// A decision waits for this participant.

@@ -198,6 +198,16 @@ impl TransactionMetadataPreserver {
         self.clients.get(client).into_iter().flat_map(|kept| kept.entries.iter().map(|(id, e)| (*id, e)))
     }
 
+    /// The same from an id on.
+    pub(crate) fn entries_from(
+        &self,
+        client: &ClientName,
+        from: Bound<TxnId>,
+    ) -> impl Iterator<Item = (TxnId, &Entry)> {
+        let ids = (from, Bound::Unbounded);
+        self.clients.get(client).into_iter().flat_map(move |kept| kept.entries.range(ids).map(|(id, e)| (*id, e)))
+    }
+
     /// The first entry of a client in a range of ids.
     pub(crate) fn first_entry(&self, client: &ClientName, ids: (Bound<TxnId>, Bound<TxnId>)) -> Option<TxnId> {
         self.clients.get(client)?.entries.range(ids).next().map(|(id, _)| *id)

@@ -6,10 +6,13 @@
 
 mod contradictions;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Bound,
+};
 
 use bytes::Bytes;
-use ratified_protocol::{ClientName, Outcome, ParticipantName, TxnId};
+use ratified_protocol::{ClientName, Outcome, ParticipantName, TxnId, TxnState};
 use thiserror::Error;
 
 use self::contradictions::{Header, check_client, check_header, check_outcome};
@@ -18,6 +21,7 @@ use crate::{
     effect::{Effect, Revision},
     engine::Engine,
     limits::Limits,
+    paged::Paged,
     preserver::Entry,
     record::{ClientRecord, OutcomeRecord, ParticipantRecord, Record, TransactionRecord},
     step::Step,
@@ -104,6 +108,7 @@ impl Recovery {
         for (name, id) in ending {
             step.finish_if_acked(&name, id);
         }
+        step.engine.resume_calls();
         let names: Vec<_> = step.engine.clients.keys().cloned().collect();
         for name in names {
             step.trim_outcomes(&name);
@@ -165,8 +170,7 @@ impl Recovery {
             let payload = self.payloads.remove(&key);
             let acks = self.acks.remove(&key).unwrap_or_default();
             let header = Header { id, record: &record, acks: &acks, has_payload: payload.is_some() };
-            check_header(client, &header, &engine.participants)
-                .map_err(|problem| damaged("transaction", &name, id, problem))?;
+            check_header(client, &header).map_err(|problem| damaged("transaction", &name, id, problem))?;
             if record.decision.is_some_and(|decision| !decisions.insert(decision.number)) {
                 return Err(damaged("transaction", &name, id, "its decision's number is taken"));
             }
@@ -196,6 +200,27 @@ impl Recovery {
             return Err(damaged("ack", name, *id, "its transaction is missing"));
         }
         Ok(())
+    }
+}
+
+impl Engine {
+    /// What calls were about when the coordinator ended: nobody waits for them any longer, and they are done all the same.
+    fn resume_calls(&mut self) {
+        for (name, client) in &self.clients {
+            let epoch = client.record.epoch;
+            let is_older = |txn: &Transaction| txn.record.state == TxnState::Open && txn.record.epoch < epoch;
+            if client.txns.values().any(is_older) {
+                let (client, from) = (name.clone(), Bound::Unbounded);
+                self.pages.push(Paged::Fence { ticket: None, client, epoch, request: None, from });
+            }
+        }
+        for participant in self.participants.names() {
+            let is_half_gone =
+                self.participants.is_retired(participant) && self.participants.first_membership(participant).is_some();
+            if is_half_gone {
+                self.pages.push(Paged::Retire { ticket: None, participant: participant.clone() });
+            }
+        }
     }
 }
 

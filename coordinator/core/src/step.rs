@@ -1,11 +1,14 @@
 //! One step: an input, the engine, the time it is judged at, and the effects it has. What every call shares.
 
+use std::ops::Bound;
+
 use ratified_protocol::{ClientName, Code, Epoch, Outcome, ParticipantName, Payload, Problem, Txn, TxnId, TxnState};
 
 use crate::{
     client::Client,
     effect::{Answer, Effect, Ownership, OwnershipEvent, Request, Revision, Success, Ticket, Transition},
     engine::Engine,
+    paged::Paged,
     preserver::Entry,
     record::Key,
     time::Now,
@@ -47,10 +50,13 @@ impl<'a> Step<'a> {
     /// Answers a request, or parks it.
     pub(crate) fn request(&mut self, ticket: Ticket, request: Request) {
         match request {
-            Request::Open { client, body } => {
-                let result = self.open(&client, &body);
-                self.reply(ticket, result.map(|(answer, after)| (Answer::Open(Box::new(answer)), after)));
-            }
+            Request::Open { client, body } => match self.open(&client, &body) {
+                Ok(epoch) => {
+                    let (ticket, request) = (Some(ticket), Some(Box::new(body)));
+                    self.go_on(Paged::Fence { ticket, client, epoch, request, from: Bound::Unbounded });
+                }
+                Err(refusal) => self.reply(ticket, Err(refusal)),
+            },
             Request::Txn { client, txn_id, call, wait_ms } => {
                 let result = self.txn_call(&client, txn_id, &call);
                 self.reply_or_park(ticket, &client, txn_id, (&call, wait_ms), result);
@@ -67,17 +73,17 @@ impl<'a> Step<'a> {
                 self.decisions(ticket, participant, after.as_deref(), wait_ms);
             }
             Request::Retire { participant, reason } => {
-                let answer = self.retire(&participant, reason);
-                self.reply_now(ticket, Answer::Participant(answer));
+                self.retire(&participant, reason);
+                self.go_on(Paged::Retire { ticket: Some(ticket), participant });
             }
             Request::Reinstate { participant, reason } => {
                 let answer = self.reinstate(&participant, reason);
                 self.reply_now(ticket, Answer::Participant(answer));
             }
-            Request::Preserver { client } => {
-                let result = self.preserver_list(&client);
-                self.reply(ticket, result.map(|(answer, after)| (Answer::Preserver(Box::new(answer)), after)));
-            }
+            Request::Preserver { client } => match self.require_client(&client).map(drop) {
+                Ok(()) => self.go_on(Paged::List { ticket, client, from: Bound::Unbounded, collected: None }),
+                Err(refusal) => self.reply(ticket, Err(refusal)),
+            },
             Request::PreserverLookup { client, txn_id } => {
                 let result = self.preserver_lookup(&client, txn_id);
                 self.reply(ticket, result.map(|(answer, after)| (Answer::Preserved(answer), after)));
@@ -97,7 +103,7 @@ impl<'a> Step<'a> {
         }
     }
 
-    fn reply(&mut self, ticket: Ticket, result: Result<(Answer, Revision), Refusal>) {
+    pub(crate) fn reply(&mut self, ticket: Ticket, result: Result<(Answer, Revision), Refusal>) {
         let (answer, after) = match result {
             Ok(told) => told,
             Err(refusal) => (Answer::Problem(Box::new(refusal.problem)), refusal.after),

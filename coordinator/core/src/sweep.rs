@@ -12,9 +12,6 @@ use crate::{
     transaction::Transaction,
 };
 
-/// Most entries one step of a sweep acts on; what is left follows in later steps, between requests.
-pub(crate) const SWEEP_PAGE: usize = 256;
-
 type ByTime = BTreeSet<(Uptime, ClientName, TxnId)>;
 
 /// What is due when. The truth is in the headers; this follows them.
@@ -152,13 +149,15 @@ impl Step<'_> {
     /// One bounded step of a sweep.
     pub(crate) fn sweep(&mut self, sweep: Sweep) {
         let mut more = false;
-        for left in (0..SWEEP_PAGE).rev() {
+        // What is left follows in later steps, between requests.
+        for left in (0..self.page_len()).rev() {
             let acted = match sweep {
                 Sweep::Timeouts => self.sweep_timeout(),
                 Sweep::Expiry => self.sweep_expiry(),
                 Sweep::Gc => self.sweep_surplus(),
                 Sweep::IdleClients => self.sweep_idle(),
                 Sweep::Rewrite => self.rewrite_next(),
+                Sweep::Calls => return self.sweep_calls(),
             };
             if !acted {
                 break;
@@ -173,7 +172,7 @@ impl Step<'_> {
     fn sweep_timeout(&mut self) -> bool {
         let now = self.now.uptime;
         if let Some((deadline, name, id)) = self.engine.timers.first_due(now) {
-            if !self.expire_if_due(&name, id) {
+            if !self.settle(&name, id) {
                 // One bad entry must never stop the rest.
                 self.engine.stats.stray_index_entries += 1;
                 self.engine.timers.deadlines.remove(&(deadline, name, id));

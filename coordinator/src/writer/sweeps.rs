@@ -11,7 +11,7 @@ use crate::config::Periods;
 #[derive(Debug)]
 pub struct Sweeps {
     periods: Periods,
-    next: [(Sweep, Uptime); 4],
+    next: [(Sweep, Uptime); Sweep::ALL.len()],
     again: BTreeSet<Sweep>,
 }
 
@@ -53,7 +53,8 @@ impl Sweeps {
 
 fn period_ms(periods: &Periods, sweep: Sweep) -> u64 {
     match sweep {
-        Sweep::Timeouts => periods.timeouts_ms,
+        // Those that were not done when the coordinator ended; the others ask to go on.
+        Sweep::Timeouts | Sweep::Calls => periods.timeouts_ms,
         Sweep::Expiry => periods.expiry_ms,
         // Rewriting follows what is written, and is not in the timetable.
         Sweep::Gc | Sweep::IdleClients | Sweep::Rewrite => periods.gc_ms,
@@ -77,7 +78,7 @@ mod tests {
         assert_eq!(sweeps.wake_at(Some(at(1007))), at(1007));
         assert_eq!(sweeps.take_due(at(1006), Some(at(1007))), BTreeSet::new());
         assert_eq!(sweeps.take_due(at(1007), Some(at(1007))), BTreeSet::from([Sweep::Timeouts]));
-        assert_eq!(sweeps.wake_at(None), at(1067));
+        assert_eq!(sweeps.wake_at(None), at(1060));
         assert_eq!(sweeps.take_due(at(1300), None), BTreeSet::from(Sweep::ALL));
         assert_eq!(sweeps.take_due(at(1300), None), BTreeSet::new());
     }

@@ -121,5 +121,7 @@ fn limits(rng: &mut Rng, client_retention_ms: Option<u64>) -> Limits {
         max_open_per_client: *rng.pick(&[3, 6, 1000]),
         max_unfinished_per_client: 10_000,
         max_waiting: *rng.pick(&[0, 1, 1000]),
+        // Looked at, not drawn: seeds go on meaning what they meant.
+        page: *rng.clone().pick(&[1, 2, 256, 256]),
     }
 }

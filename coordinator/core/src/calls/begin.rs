@@ -70,7 +70,7 @@ impl Step<'_> {
         let is_full =
             |step: &Self| step.client(name).is_some_and(|c| c.open_count() >= most_open as u64 || c.txns.len() >= most);
         if is_full(self) {
-            self.expire_all_due(name);
+            self.settle_some(name);
         }
         if !is_full(self) {
             return Ok(());

@@ -17,7 +17,7 @@ impl Step<'_> {
     /// Any call about one transaction.
     pub(crate) fn txn_call(&mut self, name: &ClientName, id: TxnId, call: &TxnCall) -> TxnResult {
         self.require_client(name)?;
-        self.expire_if_due(name, id);
+        self.settle(name, id);
         let result = match call {
             TxnCall::Begin(request) => self.begin(name, id, request),
             TxnCall::Prepare(request) => self.prepare(name, id, request),

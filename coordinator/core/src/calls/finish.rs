@@ -80,30 +80,37 @@ impl Step<'_> {
         }
     }
 
-    /// Aborts a transaction whose deadline has passed: the first step that meets it does, a GET included.
-    pub(crate) fn expire_if_due(&mut self, name: &ClientName, id: TxnId) -> bool {
-        let Some(txn) = self.txn(name, id).filter(|txn| txn.is_due(self.now.uptime)) else { return false };
-        let reason = match txn.record.state {
-            TxnState::Prepared => EndReason::PreparedTimeout,
-            _ => EndReason::Timeout,
-        };
+    /// Aborts a transaction that is over: its deadline has passed, or a newer epoch than its own was opened and it is
+    /// OPEN. The first step that meets it does, a GET included.
+    pub(crate) fn settle(&mut self, name: &ClientName, id: TxnId) -> bool {
+        let Some(reason) = self.over(name, id) else { return false };
         self.decide(name, id, Outcome::Aborted, reason);
         true
     }
 
-    /// Aborts every transaction of a client whose deadline has passed.
-    pub(crate) fn expire_all_due(&mut self, name: &ClientName) {
+    fn over(&self, name: &ClientName, id: TxnId) -> Option<EndReason> {
+        let client = self.client(name)?;
+        let txn = client.txns.get(&id)?;
+        let is_open = txn.record.state == TxnState::Open;
+        if txn.is_due(self.now.uptime) {
+            return Some(if is_open { EndReason::Timeout } else { EndReason::PreparedTimeout });
+        }
+        (is_open && txn.record.epoch < client.record.epoch).then_some(EndReason::Fenced)
+    }
+
+    /// Aborts transactions of a client that are over, a page of them at most.
+    pub(crate) fn settle_some(&mut self, name: &ClientName) {
         let Some(client) = self.client(name) else { return };
-        let now = self.now.uptime;
-        let due: Vec<_> = client.txns.iter().filter(|(_, txn)| txn.is_due(now)).map(|(id, _)| *id).collect();
-        for id in due {
-            self.expire_if_due(name, id);
+        let over = client.txns.keys().copied().filter(|id| self.over(name, *id).is_some());
+        let page: Vec<_> = over.take(self.page_len()).collect();
+        for id in page {
+            self.settle(name, id);
         }
     }
 
     /// Whether one more request may be parked; beyond the bound the current state is answered at once.
     pub(crate) fn may_park(&self) -> bool {
-        self.engine.waiting.len() < self.engine.limits.max_waiting
+        self.engine.waiting.len() + self.engine.pages.attended() < self.engine.limits.max_waiting
     }
 
     pub(crate) fn park(&mut self, ticket: Ticket, wait_ms: u64, what: WaitFor) {

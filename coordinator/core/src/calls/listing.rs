@@ -122,7 +122,7 @@ impl Step<'_> {
             let Some((client, id)) = self.next_candidate(filter, position.as_ref()) else {
                 return Ok(List::new(items, None));
             };
-            self.expire_if_due(&client, id);
+            self.settle(&client, id);
             if let Some(mut txn) = self.matching(filter, &client, id) {
                 if items.len() == size {
                     break;

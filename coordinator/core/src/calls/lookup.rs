@@ -4,6 +4,7 @@ use ratified_protocol::{ClientName, Code, Outcome, PreservedOutcome, PreserverAn
 
 use crate::{
     effect::Revision,
+    paged::{Collected, Listed},
     preserver::Entry,
     step::{Refusal, Step},
 };
@@ -16,7 +17,7 @@ impl Step<'_> {
         id: TxnId,
     ) -> Result<(PreservedOutcome, Revision), Refusal> {
         self.require_client(name)?;
-        self.expire_if_due(name, id);
+        self.settle(name, id);
         if let Some(entry) = self.engine.preserver.lookup(name, id) {
             let found = (self.preserved_outcome(id, entry), entry.changed);
             self.engine.stats.lookup_hits += 1;
@@ -35,14 +36,11 @@ impl Step<'_> {
         Ok((outcome, self.client_revision(name)))
     }
 
-    /// All outcomes of a client, newest first.
-    pub(crate) fn preserver_list(&mut self, name: &ClientName) -> Result<(PreserverAnswer, Revision), Refusal> {
+    /// All outcomes of a client that were collected, newest first.
+    pub(crate) fn preserver_answer(&self, name: &ClientName, mut collected: Collected) -> Listed<PreserverAnswer> {
         self.require_client(name)?;
-        self.expire_all_due(name);
-        let mut entries: Vec<_> = self.engine.preserver.entries(name).collect();
-        // What is not terminal yet is newer than anything that is.
-        entries.sort_by_key(|(id, e)| std::cmp::Reverse((e.terminal.map_or(u64::MAX, |t| t.termination), *id)));
-        let outcomes = entries.into_iter().map(|(id, entry)| self.preserved_outcome(id, entry)).collect();
+        collected.sort_by_key(|(order, outcome)| std::cmp::Reverse((*order, outcome.txn_id)));
+        let outcomes = collected.into_iter().map(|(_, outcome)| outcome).collect();
         let client = self.client(name);
         let mut answer = PreserverAnswer::new(name.clone(), self.engine.limits.persist_count as u64, outcomes);
         answer.evicted_through = client.and_then(|c| c.record.evicted_through);
@@ -50,7 +48,7 @@ impl Step<'_> {
         Ok((answer, self.client_revision(name)))
     }
 
-    fn preserved_outcome(&self, id: TxnId, entry: &Entry) -> PreservedOutcome {
+    pub(crate) fn preserved_outcome(&self, id: TxnId, entry: &Entry) -> PreservedOutcome {
         let mut outcome = PreservedOutcome::new(id, entry.outcome, entry.end_reason);
         outcome.checkpoint_id = entry.checkpoint_id;
         outcome.end_time = entry.terminal.map(|t| t.end_time);

@@ -1,16 +1,12 @@
 //! open: raise the epoch, fence what is older, tell what is unfinished.
 
-use ratified_protocol::{
-    ClientName, Code, EndReason, Epoch, MAX_ANSWER_PAYLOAD_BYTES, OpenAnswer, OpenRequest, Outcome, Txn, TxnId,
-    TxnState,
-};
+use ratified_protocol::{ClientName, Code, Epoch, MAX_ANSWER_PAYLOAD_BYTES, OpenAnswer, OpenRequest, Txn};
 
 use crate::{
     client::Client,
     effect::{OwnershipEvent, Revision},
     record::Key,
     step::{Refusal, Step},
-    transaction::Transaction,
 };
 
 /// Most transactions in the answer to `open`; the rest by list.
@@ -42,8 +38,9 @@ impl PayloadBudget {
 }
 
 impl Step<'_> {
-    /// `open` of a client by one incarnation.
-    pub(crate) fn open(&mut self, name: &ClientName, request: &OpenRequest) -> Result<(OpenAnswer, Revision), Refusal> {
+    /// `open` of a client by one incarnation: who holds it from now on, and with which epoch. What older epochs have left
+    /// OPEN is still to be ended before it is answered.
+    pub(crate) fn open(&mut self, name: &ClientName, request: &OpenRequest) -> Result<Epoch, Refusal> {
         let is_there = self.client(name).is_some_and(|c| !c.record.forgotten);
         if !is_there && !request.create {
             let detail = format!(
@@ -61,8 +58,7 @@ impl Step<'_> {
                 self.take_over(name, request, known.is_some())?;
             }
         }
-        self.expire_all_due(name);
-        Ok(self.open_answer(name))
+        Ok(self.client(name).map_or(Epoch::new(0), |client| client.record.epoch))
     }
 
     /// An engine that numbers its attempts cannot be overtaken back by a late `open` of an earlier one.
@@ -84,7 +80,7 @@ impl Step<'_> {
         }
     }
 
-    fn refuse_superseded(&mut self, name: &ClientName, request: &OpenRequest) -> Refusal {
+    pub(crate) fn refuse_superseded(&mut self, name: &ClientName, request: &OpenRequest) -> Refusal {
         let current = self.client(name).map(|c| (c.record.epoch, c.owner()));
         let (epoch, owner) = current.unwrap_or((Epoch::new(0), None));
         let who = owner.as_deref().unwrap_or("an unnamed owner");
@@ -113,7 +109,7 @@ impl Step<'_> {
         Err(self.refuse(name, Code::TooManyClients, detail))
     }
 
-    /// Makes, revives or hands over the client, and fences what the owner before left OPEN. `keeps_epoch`: a retry of
+    /// Makes, revives or hands over the client. `keeps_epoch`: a retry of
     /// the very open that held the client when it was forgotten.
     fn take_over(&mut self, name: &ClientName, request: &OpenRequest, keeps_epoch: bool) -> Result<(), Refusal> {
         let uptime = self.engine.uptime;
@@ -136,26 +132,10 @@ impl Step<'_> {
         self.touch(Key::Client(name.clone()), existed);
         self.touch_client(name);
         self.tell_ownership(name, OwnershipEvent::Opened { generation: request.generation });
-        self.fence_older(name);
         Ok(())
     }
 
-    /// Aborts, ascending by id, what older epochs left OPEN and what is past its deadline; `open` touches nothing else
-    /// that is PREPARED.
-    fn fence_older(&mut self, name: &ClientName) {
-        let Some(client) = self.client(name) else { return };
-        let (epoch, now) = (client.record.epoch, self.now.uptime);
-        let is_older = |t: &Transaction| t.record.state == TxnState::Open && t.record.epoch < epoch;
-        let ends = client.txns.iter().filter(|(_, t)| t.is_due(now) || is_older(t));
-        let ids: Vec<TxnId> = ends.map(|(id, _)| *id).collect();
-        for id in ids {
-            if !self.expire_if_due(name, id) {
-                self.decide(name, id, Outcome::Aborted, EndReason::Fenced);
-            }
-        }
-    }
-
-    fn open_answer(&self, name: &ClientName) -> (OpenAnswer, Revision) {
+    pub(crate) fn open_answer(&self, name: &ClientName) -> (OpenAnswer, Revision) {
         let unopened = Client::unopened(self.engine.uptime);
         let client = self.client(name).unwrap_or(&unopened);
         let last_committed = client.last_committed();

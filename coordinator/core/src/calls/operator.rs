@@ -10,20 +10,31 @@ use crate::{
 
 impl Step<'_> {
     /// Declares a vanished participant gone: nothing waits for it any more, and nothing new may name it.
-    pub(crate) fn retire(&mut self, name: &ParticipantName, reason: ShortText) -> ParticipantAnswer {
-        if !self.engine.participants.is_retired(name) {
-            let existed = self.engine.participants.record(name).is_some();
-            let record = ParticipantRecord { retired: true, reason: Some(reason.clone()) };
-            self.engine.participants.set_record(name.clone(), record);
-            self.touch(Key::Participant(name.clone()), existed);
-            let memberships = self.engine.participants.memberships(name);
-            let transactions = memberships.len() as u64;
-            self.out.push(Effect::Audit(Audit::Retired { participant: name.clone(), reason, transactions }));
-            for (client, id) in memberships {
-                self.drop_participant(name, &client, id);
-            }
+    ///
+    /// What it takes part in it has still to leave, page by page.
+    pub(crate) fn retire(&mut self, name: &ParticipantName, reason: ShortText) {
+        if self.engine.participants.is_retired(name) {
+            return;
         }
-        self.participant_answer(name)
+        let existed = self.engine.participants.record(name).is_some();
+        let record = ParticipantRecord { retired: true, reason: Some(reason.clone()) };
+        self.engine.participants.set_record(name.clone(), record);
+        self.touch(Key::Participant(name.clone()), existed);
+        let transactions = self.engine.participants.membership_count(name) as u64;
+        self.out.push(Effect::Audit(Audit::Retired { participant: name.clone(), reason, transactions }));
+    }
+
+    /// A retired participant leaves some of the transactions it takes part in; whether there are more. One that was
+    /// reinstated meanwhile stays in those that are left.
+    pub(crate) fn leave_page(&mut self, name: &ParticipantName) -> bool {
+        for _ in 0..self.page_len() {
+            if !self.engine.participants.is_retired(name) {
+                return false;
+            }
+            let Some((client, id)) = self.engine.participants.first_membership(name) else { return false };
+            self.drop_participant(name, &client, id);
+        }
+        self.engine.participants.is_retired(name) && self.engine.participants.first_membership(name).is_some()
     }
 
     fn drop_participant(&mut self, name: &ParticipantName, client: &ClientName, id: ratified_protocol::TxnId) {
@@ -32,7 +43,9 @@ impl Step<'_> {
             entries.filter(|p| p.name == *name).for_each(|entry| entry.retired = true);
         });
         if dropped.is_none() {
+            // One bad entry must never stop the rest.
             self.engine.stats.stray_index_entries += 1;
+            self.engine.participants.leave(name, client, id);
             return;
         }
         self.touch_txn(client, id);
@@ -50,7 +63,7 @@ impl Step<'_> {
         self.participant_answer(name)
     }
 
-    fn participant_answer(&self, name: &ParticipantName) -> ParticipantAnswer {
+    pub(crate) fn participant_answer(&self, name: &ParticipantName) -> ParticipantAnswer {
         let record = self.engine.participants.record(name);
         let reason = record.and_then(|r| r.reason.clone()).map(String::from);
         ParticipantAnswer::new(name.clone(), record.is_some_and(|r| r.retired), reason)
@@ -60,7 +73,7 @@ impl Step<'_> {
     /// epoch is reused and no old id begins again.
     pub(crate) fn forget(&mut self, name: &ClientName, reason: &ShortText) -> Result<ClientItem, Refusal> {
         self.require_client(name)?;
-        self.expire_all_due(name);
+        self.settle_some(name);
         let unfinished = self.client(name).map_or(0, |c| c.txns.len());
         if unfinished > 0 {
             let detail = format!("{name} has {unfinished} unfinished transactions; end them first");

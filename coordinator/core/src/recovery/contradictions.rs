@@ -7,7 +7,6 @@ use ratified_protocol::{Outcome, ParticipantName, TxnId, TxnState};
 
 use crate::{
     client::Client,
-    participants::Participants,
     record::{ClientRecord, OutcomeRecord, TransactionRecord},
 };
 
@@ -42,7 +41,7 @@ pub(super) fn check_outcome(client: &Client, id: TxnId, record: &OutcomeRecord, 
     refuse_if(!is_commit && last == Some(id), "it is aborted, and its client's last commit")
 }
 
-pub(super) fn check_header(client: &Client, header: &Header<'_>, participants: &Participants) -> Verdict {
+pub(super) fn check_header(client: &Client, header: &Header<'_>) -> Verdict {
     let Header { id, record, .. } = *header;
     let decided = record.state.outcome();
     let last = client.record.last_committed.map(|last| last.txn_id);
@@ -50,7 +49,6 @@ pub(super) fn check_header(client: &Client, header: &Header<'_>, participants: &
     refuse_if(decided.is_some() != record.decision.is_some(), "its state and its decision contradict each other")?;
     refuse_if(record.epoch > client.record.epoch, "its epoch is greater than its client's")?;
     let is_open = record.state == TxnState::Open;
-    refuse_if(is_open && record.epoch < client.record.epoch, "it is OPEN although a newer epoch was opened")?;
     let is_commit = decided == Some(Outcome::Committed);
     refuse_if(is_commit && last < Some(id), "it is committed, and newer than its client's last commit")?;
     refuse_if(!is_commit && last == Some(id), "it is not committed, and its client's last commit")?;
@@ -58,15 +56,13 @@ pub(super) fn check_header(client: &Client, header: &Header<'_>, participants: &
     refuse_if(record.decision.is_some_and(|d| d.number == u64::MAX), "its decision's number is the last there is")?;
     refuse_if(is_open && header.has_payload, "it is OPEN, and has a payload")?;
     refuse_if(decided.is_none() && !header.acks.is_empty(), "it is acknowledged before it is decided")?;
-    check_participants(header, participants)
+    check_participants(header)
 }
 
-fn check_participants(header: &Header<'_>, participants: &Participants) -> Verdict {
+fn check_participants(header: &Header<'_>) -> Verdict {
     let entries = &header.record.participants;
     let in_order = entries.iter().zip(entries.iter().skip(1)).all(|(a, b)| a.name < b.name);
     refuse_if(!in_order, "its participants are not in order")?;
-    let gone = entries.iter().any(|p| !p.retired && participants.is_retired(&p.name));
-    refuse_if(gone, "it waits for a participant that is retired")?;
     let stranger = header.acks.iter().any(|name| entries.iter().all(|p| p.name != *name));
     refuse_if(stranger, "it is acknowledged by somebody who takes no part")
 }

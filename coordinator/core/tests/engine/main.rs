@@ -12,6 +12,7 @@ mod effects;
 mod listing;
 mod order;
 mod outcome_table;
+mod paged;
 mod participants;
 mod preserver;
 mod property;

@@ -1,8 +1,8 @@
 //! From records back to an engine: what goes on, what gets a new period, and what is refused.
 
 use ratified_core::{
-    ClientRecord, DecisionRecord, Engine, Key, LastCommittedRecord, Limits, OutcomeRecord, ParticipantEntry,
-    ParticipantRecord, Record, Sweep, TransactionRecord, Uptime, check_all,
+    ClientRecord, DecisionRecord, Engine, Key, LastCommittedRecord, Limits, OutcomeRecord, ParticipantEntry, Record,
+    Sweep, TransactionRecord, Uptime, check_all,
 };
 use ratified_protocol::{EndReason, Epoch, Outcome, TimeoutMs, TxnState, WallTime};
 use serde_json::{Value, json};
@@ -269,7 +269,6 @@ fn contradictions_are_refused_and_the_place_is_named() {
     let same = |_: &mut ClientRecord| {};
     let as_is = |_: &mut TransactionRecord| {};
     let committed = |n: u64| move |c: &mut ClientRecord| c.last_committed = Some(last(n));
-    let retired = ParticipantRecord { retired: true, reason: None };
     let txn = format!("transaction c/{}", id(1));
     let ended = format!("outcome c/{}", id(1));
     let cases: Vec<(Vec<Record>, String)> = vec![
@@ -288,10 +287,6 @@ fn contradictions_are_refused_and_the_place_is_named() {
         (
             vec![client_is(same), header_is(1, Open, |t| t.epoch = Epoch::new(3))],
             format!("{txn}: its epoch is greater than its client's"),
-        ),
-        (
-            vec![client_is(same), header_is(1, Open, |t| t.epoch = Epoch::new(1))],
-            format!("{txn}: it is OPEN although a newer epoch was opened"),
         ),
         (
             vec![client_is(same), header_is(1, Committing, as_is)],
@@ -331,10 +326,6 @@ fn contradictions_are_refused_and_the_place_is_named() {
                 header_is(1, Open, |t| t.participants.push(ParticipantEntry { ..t.participants[0].clone() })),
             ],
             format!("{txn}: its participants are not in order"),
-        ),
-        (
-            vec![client_is(same), header_is(1, Open, as_is), Record::Participant(participant("p"), retired)],
-            format!("{txn}: it waits for a participant that is retired"),
         ),
         (
             vec![client_is(same), header_is(1, Aborting, as_is), outcome_is(1, Aborted, 1)],

@@ -228,7 +228,7 @@ fn decision_has_its_cause(header: &Header<'_>) -> Verdict {
         }
         EndReason::Timeout => outcome == Outcome::Aborted && was_due(header, TxnState::Open),
         EndReason::PreparedTimeout => outcome == Outcome::Aborted && was_due(header, TxnState::Prepared),
-        EndReason::Fenced => outcome == Outcome::Aborted && fenced_by_open(header),
+        EndReason::Fenced => outcome == Outcome::Aborted && overtaken_by_open(header),
     };
     let from = header.before.map(|h| h.state);
     ensure(held, || format!("{from:?} was {outcome} for {reason:?} without cause"))
@@ -238,6 +238,9 @@ fn committed_by_client(header: &Header<'_>) -> bool {
     let from = header.before.map(|h| h.state);
     let requires = header.before.or(header.after).is_some_and(|h| h.require_prepare);
     let prepared_here = header.calls().any(|c| matches!(c, Call::Prepare(_)));
+    if overtaken_by_open(header) {
+        return false;
+    }
     let prepared = from == Some(TxnState::Prepared) || prepared_here;
     header.calls().any(|call| {
         let Call::Commit(request) = call else { return false };
@@ -252,12 +255,11 @@ fn was_due(header: &Header<'_>, state: TxnState) -> bool {
     header.before.is_some_and(|h| h.state == state) && deadline.is_some_and(|d| *d <= header.change.now.uptime)
 }
 
-fn fenced_by_open(header: &Header<'_>) -> bool {
-    let Input::Request { request: Request::Open { client, body }, .. } = header.change.input else { return false };
-    let before = header.change.oracle.client(client).map(|c| c.epoch);
-    let Some(now) = header.change.client_now(client) else { return false };
-    let older = header.before.is_some_and(|h| h.state == TxnState::Open && h.epoch < now.epoch);
-    client == header.client && older && before < Some(now.epoch) && now.incarnations.last() == Some(&body.incarnation)
+/// An `open` has raised the client's epoch above the transaction's, in this step or in an earlier one whose pages have not
+/// come to it yet.
+fn overtaken_by_open(header: &Header<'_>) -> bool {
+    let Some(now) = header.change.client_now(header.client) else { return false };
+    header.before.is_some_and(|h| h.state == TxnState::Open && h.epoch < now.epoch)
 }
 
 fn terminal_when_all_acked(header: &Header<'_>) -> Verdict {
@@ -286,10 +288,16 @@ fn participants_join_only_open(header: &Header<'_>) -> Verdict {
                 header.calls().any(|c| matches!(c, Call::Register(p, _) if *p == entry.name) && header.is_current(&c));
             ensure(asked && before.state == TxnState::Open, || format!("{} in {}", entry.name, before.state))?;
         } else if was.is_some_and(|p| !p.retired) && entry.retired {
-            let Input::Request { request: Request::Retire { participant, .. }, .. } = header.change.input else {
-                return Err(format!("{} left by itself", entry.name));
+            // In the step that retires it, or in one of its later pages.
+            let leaves = match header.change.input {
+                Input::Request { request: Request::Retire { participant, .. }, .. } => *participant == entry.name,
+                Input::Sweep(Sweep::Calls) => {
+                    let record = header.change.engine.record_at(&Key::Participant(entry.name.clone()));
+                    matches!(record, Some(Record::Participant(_, record)) if record.retired)
+                }
+                _ => false,
             };
-            ensure(*participant == entry.name, || format!("{} left", entry.name))?;
+            ensure(leaves, || format!("{} left by itself", entry.name))?;
         }
     }
     ensure(before.participants.len() <= after.participants.len(), || "somebody was dropped".to_owned())

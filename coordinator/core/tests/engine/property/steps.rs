@@ -110,7 +110,7 @@ impl Seen<'_> {
             (TxnState::Aborting, Some(EndReason::PreparedTimeout)) => due && t.from == Some(TxnState::Prepared),
             (TxnState::Aborting, Some(EndReason::Fenced)) => {
                 let older = header.is_some_and(|header| header.epoch.as_u64() < self.after.epoch(&key.0));
-                matches!(self.cause, Cause::Open(_)) && older && !due && t.from == Some(TxnState::Open)
+                older && !due && t.from == Some(TxnState::Open)
             }
             (to, Some(EndReason::Operator)) => self.cause.asks(&key, epoch, |op, _, _| match op {
                 Op::Resolve("COMMIT") => to == TxnState::Committing && t.from == Some(TxnState::Prepared),

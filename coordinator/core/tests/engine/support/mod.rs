@@ -176,15 +176,22 @@ impl Driver {
     /// A request, its batch, and its sync.
     pub(crate) fn call(&mut self, request: Request) -> Told {
         let ticket = self.submit(request);
+        self.finish_calls();
         self.seal();
         self.sync();
         self.answer(ticket).unwrap()
+    }
+
+    /// The steps that calls on their way still take.
+    pub(crate) fn finish_calls(&mut self) {
+        while self.step(Input::Sweep(Sweep::Calls)).contains(&Effect::SweepAgain(Sweep::Calls)) {}
     }
 
     /// A call that must change nothing durable.
     pub(crate) fn read(&mut self, request: Request) -> Told {
         let before = (self.engine.revision(), self.engine.records());
         let ticket = self.submit(request);
+        self.finish_calls();
         let answer = self.answer(ticket).unwrap();
         assert_eq!(self.seal(), [], "nothing to write");
         assert_eq!(before, (self.engine.revision(), self.engine.records()));
