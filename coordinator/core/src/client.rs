@@ -25,6 +25,8 @@ pub(crate) struct Client {
     pub(crate) last_payload: Option<Bytes>,
     /// How many live transactions are in each of OPEN, PREPARED, COMMITTING, ABORTING.
     pub(crate) counts: [u64; 4],
+    /// How many are OPEN under an older epoch than the current one: they are still to be fenced.
+    pub(crate) overtaken: u64,
     /// The newest step that changed anything of this client.
     pub(crate) changed: Revision,
     /// When anything of this client last changed.
@@ -68,6 +70,7 @@ impl Client {
             txns: BTreeMap::new(),
             last_payload: None,
             counts: [0; 4],
+            overtaken: 0,
             changed: Revision::default(),
             active,
             idle_since: None,
@@ -93,11 +96,17 @@ impl Client {
     pub(crate) fn hand_over(&mut self, epoch: Epoch, incarnation: Incarnation, owner: Option<ShortText>) {
         assert!(epoch > self.record.epoch, "an epoch is never reused");
         self.record.epoch = epoch;
+        self.overtaken = self.open_count();
         self.record.previous_owner = std::mem::replace(&mut self.record.owner, owner);
         self.record.incarnations.push(incarnation);
         let surplus = self.record.incarnations.len().saturating_sub(REMEMBERED_INCARNATIONS);
         self.record.incarnations.drain(..surplus);
         self.record.forgotten = false;
+    }
+
+    /// Whether a transaction was left OPEN by an older epoch.
+    pub(crate) fn has_overtaken(&self, txn: &Transaction) -> bool {
+        txn.record.state == TxnState::Open && txn.record.epoch < self.record.epoch
     }
 
     /// Whether an id lies at or below the watermark: if it is absent, it is not known whether it ever began.

@@ -32,13 +32,20 @@ impl Engine {
         id: TxnId,
         change: impl FnOnce(&mut Transaction) -> R,
     ) -> Option<R> {
-        let txn = self.clients.get_mut(name)?.txns.get_mut(&id)?;
+        let client = self.clients.get_mut(name)?;
+        let epoch = client.record.epoch;
+        let is_overtaken = |txn: &Transaction| txn.record.state == TxnState::Open && txn.record.epoch < epoch;
+        let txn = client.txns.get_mut(&id)?;
+        let was_overtaken = is_overtaken(txn);
         self.timers.remove(name, id, txn);
         let (state, bytes, seats) = (txn.record.state, payload_len(txn), Seats::of(txn));
         let result = change(txn);
         self.timers.add(name, id, txn);
         self.payload_bytes = self.payload_bytes - bytes + payload_len(txn);
         let (state_now, seats_now) = (txn.record.state, Seats::of(txn));
+        if was_overtaken && !is_overtaken(txn) {
+            client.overtaken -= 1;
+        }
         if state != state_now {
             self.count(name, state, -1);
             self.count(name, state_now, 1);
@@ -56,6 +63,7 @@ impl Engine {
         let (state, seats) = (txn.record.state, Seats::of(&txn));
         self.timers.add(name, id, &txn);
         self.payload_bytes += payload_len(&txn);
+        client.overtaken += u64::from(client.has_overtaken(&txn));
         let before = client.txns.insert(id, txn);
         debug_assert!(before.is_none(), "an id names one transaction for ever");
         self.busy.insert(name.clone());

@@ -62,7 +62,7 @@ fn ending_headers_wait(engine: &Engine) -> Verdict {
 
 fn open_is_current(engine: &Engine) -> Verdict {
     for (name, client, id, txn) in headers(engine) {
-        let current = txn.record.epoch == client.record.epoch || engine.pages.fences(name, id);
+        let current = txn.record.epoch == client.record.epoch || engine.pages.fences(name);
         let not_ahead = txn.record.epoch <= client.record.epoch;
         ensure(not_ahead && (current || txn.record.state != TxnState::Open), || format!("{name}/{id}"))?;
     }
@@ -193,6 +193,8 @@ fn counts_are_right(engine: &Engine) -> Verdict {
         }
         payload_bytes += client.last_payload.as_ref().map_or(0, |p| p.len() as u64);
         ensure(client.counts == own, || format!("{name} {own:?}"))?;
+        let overtaken = client.txns.values().filter(|txn| client.has_overtaken(txn)).count() as u64;
+        ensure(client.overtaken == overtaken, || format!("{name} {overtaken} overtaken"))?;
         live.iter_mut().zip(own).for_each(|(all, own)| *all += own);
     }
     ensure(engine.live == live, || format!("{live:?}"))?;

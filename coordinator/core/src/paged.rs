@@ -79,12 +79,9 @@ impl Pages {
         self.0.iter().filter(|one| one.ticket().is_some()).count()
     }
 
-    /// Whether this client is being fenced from this id on.
-    pub(crate) fn fences(&self, name: &ClientName, id: TxnId) -> bool {
-        self.0.iter().any(|one| match one {
-            Paged::Fence { client, from, .. } => client == name && is_ahead(from, id),
-            _ => false,
-        })
+    /// Whether this client is being fenced.
+    pub(crate) fn fences(&self, name: &ClientName) -> bool {
+        self.0.iter().any(|one| matches!(one, Paged::Fence { client, .. } if client == name))
     }
 
     /// Whether this participant is being retired.
@@ -93,19 +90,13 @@ impl Pages {
     }
 }
 
-fn is_ahead(from: &From, id: TxnId) -> bool {
-    match from {
-        Bound::Unbounded => true,
-        Bound::Excluded(last) => id > *last,
-        Bound::Included(first) => id >= *first,
-    }
-}
-
 impl Step<'_> {
     /// Takes a call's first page, or its next one.
     pub(crate) fn go_on(&mut self, one: Paged) {
         let Some(rest) = self.page(one) else { return };
         let rest = match rest.ticket() {
+            // Only the answer is left to do, and it is as large as it is.
+            Some(_) if !self.may_park() && matches!(rest, Paged::List { .. }) => return self.go_on(rest),
             Some(ticket) if !self.may_park() => {
                 let detail = "too many calls wait; what was begun goes on, send the same request again";
                 let problem = Problem::new(Code::Overloaded, detail);
@@ -135,14 +126,11 @@ impl Step<'_> {
     fn page(&mut self, one: Paged) -> Option<Paged> {
         match one {
             Paged::Fence { ticket, client, epoch, request, from } => {
-                let from = match self.settle_page(&client, from) {
-                    Some(from) => from,
-                    None => {
-                        self.opened(ticket, &client, epoch, request.as_deref());
-                        return None;
-                    }
-                };
-                Some(Paged::Fence { ticket, client, epoch, request, from })
+                if let Some(from) = self.fence_page(&client, from) {
+                    return Some(Paged::Fence { ticket, client, epoch, request, from });
+                }
+                self.opened(ticket, &client, epoch, request.as_deref());
+                None
             }
             Paged::Retire { ticket, participant } => {
                 if self.leave_page(&participant) {
@@ -173,6 +161,17 @@ impl Step<'_> {
         }
     }
 
+    /// Ends what older epochs have left OPEN among the next transactions of a client. Where to go on, if any is left.
+    fn fence_page(&mut self, name: &ClientName, from: From) -> Option<From> {
+        let is_left = |step: &Self| step.client(name).is_some_and(|client| client.overtaken > 0);
+        if !is_left(self) {
+            return None;
+        }
+        // One that began after the walk had passed its id, under an epoch that was overtaken since: from the beginning.
+        let next = self.settle_page(name, from).unwrap_or(Bound::Unbounded);
+        is_left(self).then_some(next)
+    }
+
     /// Ends what is over among the next transactions of a client. Where to go on, if there are more.
     fn settle_page(&mut self, name: &ClientName, from: From) -> Option<From> {
         let client = self.client(name)?;
@@ -190,6 +189,7 @@ impl Step<'_> {
     /// Answers an `open` that has fenced all there was.
     fn opened(&mut self, ticket: Option<Ticket>, name: &ClientName, epoch: Epoch, request: Option<&OpenRequest>) {
         let (Some(ticket), Some(request)) = (ticket, request) else { return };
+        self.settle_listed(name);
         let result = match self.client(name) {
             Some(client) if client.record.epoch != epoch || client.record.forgotten => {
                 Err(self.refuse_superseded(name, request))

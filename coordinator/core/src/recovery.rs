@@ -12,7 +12,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use ratified_protocol::{ClientName, Outcome, ParticipantName, TxnId, TxnState};
+use ratified_protocol::{ClientName, Outcome, ParticipantName, TxnId};
 use thiserror::Error;
 
 use self::contradictions::{Header, check_client, check_header, check_outcome};
@@ -208,8 +208,7 @@ impl Engine {
     fn resume_calls(&mut self) {
         for (name, client) in &self.clients {
             let epoch = client.record.epoch;
-            let is_older = |txn: &Transaction| txn.record.state == TxnState::Open && txn.record.epoch < epoch;
-            if client.txns.values().any(is_older) {
+            if client.overtaken > 0 {
                 let (client, from) = (name.clone(), Bound::Unbounded);
                 self.pages.push(Paged::Fence { ticket: None, client, epoch, request: None, from });
             }

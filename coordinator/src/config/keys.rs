@@ -163,7 +163,7 @@ pub(super) const KEYS: &[Key] = &[
         0..=1_000_000,
         "requests",
         limits.max_waiting,
-        "requests parked by waitMs; beyond, the current state is answered at once"
+        "requests parked by waitMs, and calls that take several steps; beyond, the current state is answered, or 429"
     ),
     integer!("max_body_bytes", 1024..=GIB, "bytes", max_body_bytes, "largest body of a single call"),
     integer!("max_batch_body_bytes", 1024..=GIB, "bytes", max_batch_body_bytes, "largest body of a batch call"),

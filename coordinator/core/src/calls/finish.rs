@@ -95,7 +95,7 @@ impl Step<'_> {
         if txn.is_due(self.now.uptime) {
             return Some(if is_open { EndReason::Timeout } else { EndReason::PreparedTimeout });
         }
-        (is_open && txn.record.epoch < client.record.epoch).then_some(EndReason::Fenced)
+        client.has_overtaken(txn).then_some(EndReason::Fenced)
     }
 
     /// Aborts transactions of a client that are over, a page of them at most.

@@ -135,6 +135,15 @@ impl Step<'_> {
         Ok(())
     }
 
+    /// Nothing that is over is told as unfinished.
+    pub(crate) fn settle_listed(&mut self, name: &ClientName) {
+        let Some(client) = self.client(name) else { return };
+        let listed: Vec<_> = client.txns.keys().copied().take(MAX_UNFINISHED).collect();
+        for id in listed {
+            self.settle(name, id);
+        }
+    }
+
     pub(crate) fn open_answer(&self, name: &ClientName) -> (OpenAnswer, Revision) {
         let unopened = Client::unopened(self.engine.uptime);
         let client = self.client(name).unwrap_or(&unopened);

@@ -138,10 +138,16 @@ fn what_is_prepared_is_looked_at_and_left_alone() {
         d.call(prepare("c", n, &epoch(1)));
     }
     let (ticket, effects) = first_page(&mut d, open("c", 2));
-    assert_eq!(aborted(&effects), ids(1..=0), "two were looked at");
+    assert_eq!(aborted(&effects), [] as [String; 0], "two were looked at");
     assert_eq!(aborted(&next_page(&mut d)), ids(3..=3));
     assert_eq!(aborted(&next_page(&mut d)), ids(5..=5));
     assert_eq!(d.answer(ticket).unwrap().ids("unfinished"), [1, 2, 4]);
+    let (again, effects) = first_page(&mut d, open("c", 2));
+    assert_eq!(
+        (effects.len(), d.answer(again).unwrap().ids("unfinished")),
+        (1, vec![1, 2, 4]),
+        "nothing is left to do"
+    );
 }
 
 #[test]
