@@ -372,9 +372,10 @@ fn success_fits(asked: &Asked, answer: &Answer) -> Verdict {
 
 fn repeats_change_nothing(asked: &Asked, answer: &Answer) -> Verdict {
     let Answer::Txn(_, txn) = answer else { return Ok(()) };
-    // The deadline's own abort, met by this call, is no work of the call.
-    let by_deadline = matches!(reason_of(txn), Some(EndReason::Timeout | EndReason::PreparedTimeout));
-    ensure(!(txn.replayed && asked.changed) || by_deadline, || {
+    // What was over already, and is ended by the first call that meets it, is no work of the call.
+    let over = [EndReason::Timeout, EndReason::PreparedTimeout, EndReason::Fenced];
+    let was_over = reason_of(txn).is_some_and(|reason| over.contains(&reason));
+    ensure(!(txn.replayed && asked.changed) || was_over, || {
         format!("a repeat changes no durable byte: {} {}", txn.txn_id, txn.state)
     })
 }
