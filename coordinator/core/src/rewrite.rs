@@ -10,12 +10,15 @@ use crate::{engine::Engine, record::Key, step::Step};
 /// What was put last in this round.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// A client, and the payload of its last commit.
+    /// A client.
     Client(ClientName),
     /// A live transaction, its payload and its acknowledgements.
     Transaction(ClientName, TxnId),
     /// A preserved outcome.
     Outcome(ClientName, TxnId),
+    /// The payload of a client's last commit. Behind its transactions: one that ends before the round comes to it leaves its
+    /// payload here, unwritten since it was prepared.
+    LastPayload(ClientName),
     /// A participant; the clients are through.
     Participant(ParticipantName),
 }
@@ -28,6 +31,7 @@ impl Engine {
             Some(Place::Client(name)) => self.transaction_behind(name, None),
             Some(Place::Transaction(name, id)) => self.transaction_behind(name, Some(*id)),
             Some(Place::Outcome(name, id)) => self.outcome_behind(name, Some(*id)),
+            Some(Place::LastPayload(name)) => self.client_behind(Some(name)),
             Some(Place::Participant(name)) => self.participant_behind(Some(name)),
         }
     }
@@ -45,7 +49,10 @@ impl Engine {
 
     fn outcome_behind(&self, name: &ClientName, id: Option<TxnId>) -> Option<Place> {
         let next = self.preserver.first_entry(name, (id.map_or(Unbounded, Excluded), Unbounded));
-        next.map(|id| Place::Outcome(name.clone(), id)).or_else(|| self.client_behind(Some(name)))
+        let has_payload = self.clients.get(name).is_some_and(|client| client.last_payload.is_some());
+        let payload =
+            || if has_payload { Some(Place::LastPayload(name.clone())) } else { self.client_behind(Some(name)) };
+        next.map(|id| Place::Outcome(name.clone(), id)).or_else(payload)
     }
 
     fn participant_behind(&self, name: Option<&ParticipantName>) -> Option<Place> {
@@ -54,10 +61,10 @@ impl Engine {
 
     fn keys_at(&self, place: &Place) -> Vec<Key> {
         match place {
-            Place::Client(name) => {
+            Place::Client(name) => vec![Key::Client(name.clone())],
+            Place::LastPayload(name) => {
                 let last = self.clients.get(name).and_then(|client| client.record.last_committed);
-                let payload = last.map(|last| Key::Payload(name.clone(), last.txn_id));
-                [Key::Client(name.clone())].into_iter().chain(payload).collect()
+                last.map(|last| Key::Payload(name.clone(), last.txn_id)).into_iter().collect()
             }
             Place::Transaction(name, id) => {
                 let acks = self.clients.get(name).and_then(|client| client.txns.get(id)).map(|txn| &txn.acks);

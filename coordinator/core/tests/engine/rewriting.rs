@@ -147,6 +147,34 @@ fn nothing_is_forgotten_or_comes_back_whatever_happens_in_the_midst_of_a_round()
     }
 }
 
+/// A payload is written once, with `prepare`: that it is the last commit's now is written nowhere near it.
+#[test]
+fn the_payload_of_a_commit_in_the_midst_of_a_round_is_not_forgotten() {
+    for at in 0..12 {
+        for ending in [1, 2, 3] {
+            let mut d = Driver::opened_with(Limits { page: 1, ..Limits::default() });
+            for n in 1..=3 {
+                d.call(begin("c", n, &epoch(1)));
+                d.call(prepare("c", n, &json!({"epoch": 1, "payload": "AAAA"})));
+            }
+            d.call(commit("c", if ending == 1 { 2 } else { 1 }, &epoch(1)));
+            let mut put = Disk::new();
+            for step in 0.. {
+                if step == at {
+                    d.submit(commit("c", ending, &epoch(1)));
+                }
+                let goes_on = page(&mut d);
+                apply(&mut put, d.seal());
+                d.sync();
+                if !goes_on {
+                    break;
+                }
+            }
+            assert_eq!(put, all(&d), "{ending} at step {at}");
+        }
+    }
+}
+
 #[test]
 fn a_store_that_is_short_of_room_begins_nothing_new_and_ends_what_there_is() {
     let mut d = filled();
