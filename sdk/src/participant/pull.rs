@@ -75,7 +75,8 @@ impl<S: TwoPhaseSink> Shared<S> {
         tokio::pin!(asked);
         let answer = loop {
             tokio::select! {
-                answer = &mut asked => break answer?,
+                // In this order, so that a simulation is the same again.
+                biased;
                 Some((client, ended)) = runs.running.next() => {
                     if runs.end(&client) {
                         *cursor = None;
@@ -83,6 +84,7 @@ impl<S: TwoPhaseSink> Shared<S> {
                     }
                     ended?;
                 }
+                answer = &mut asked => break answer?,
             }
         };
         *cursor = Some(answer.cursor);

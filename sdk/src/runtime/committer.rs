@@ -77,6 +77,7 @@ impl<H: Send + Sync + 'static> Committer<H> {
         let work = run(queue.clone(), env, log);
         let task = OwnedTask::spawn(async move {
             let finished = tokio::select! {
+                biased;
                 finished = AssertUnwindSafe(work).catch_unwind() => finished,
                 never = keep_ages_fresh() => match never {},
             };
