@@ -1,9 +1,16 @@
 //! Runs seeds: many of them, each twice, or one with its trace.
 
-use std::{collections::BTreeMap, process::ExitCode, time::Instant};
+use std::{
+    collections::BTreeMap,
+    process::{Command, ExitCode},
+    time::Instant,
+};
 
 use clap::Parser;
-use ratified_network::{mistake::Mistake, run::run};
+use ratified_network::{
+    mistake::Mistake,
+    run::{Outcomes, run},
+};
 
 /// Tries to make the whole write a record twice, or not at all.
 #[derive(Debug, Parser)]
@@ -23,6 +30,53 @@ struct Args {
     /// Run this seed alone and print its trace.
     #[arg(long)]
     trace: Option<u64>,
+    /// Run this seed alone and print what came of it, for the process that compares.
+    #[arg(long, hide = true)]
+    only: Option<u64>,
+}
+
+/// What came of a seed, as its process has printed it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Printed {
+    violation: Option<String>,
+    hash: String,
+    lines: String,
+    counts: BTreeMap<String, u64>,
+}
+
+/// Runs a seed in a process of its own. Tokio has counters for a whole process, of tasks and of the seeds of its random
+/// numbers: a second run in the same process would not be the same.
+fn run_apart(seed: u64) -> Printed {
+    let program = std::env::current_exe().expect("this program");
+    let output = Command::new(program).args(["--only", &seed.to_string()]).output().expect("this program again");
+    let mut printed = Printed::default();
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        match line.split_once(' ') {
+            Some(("violation", what)) => printed.violation = Some(what.to_owned()),
+            Some(("hash", hash)) => hash.clone_into(&mut printed.hash),
+            Some(("lines", lines)) => lines.clone_into(&mut printed.lines),
+            Some(("count", rest)) => {
+                let (count, what) = rest.split_once(' ').expect("a count and what it is of");
+                printed.counts.insert(what.to_owned(), count.parse().expect("a count"));
+            }
+            _ => {}
+        }
+    }
+    if printed.hash.is_empty() {
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        printed.violation = Some(format!("its process ended with {}: {said}", output.status));
+    }
+    printed
+}
+
+fn print(outcomes: &Outcomes) {
+    if let Some(violation) = &outcomes.violation {
+        println!("violation {}", violation.replace('\n', " "));
+    }
+    println!("hash {}\nlines {}", outcomes.hash, outcomes.lines);
+    for (what, count) in &outcomes.counts {
+        println!("count {count} {what}");
+    }
 }
 
 fn main() -> ExitCode {
@@ -32,11 +86,15 @@ fn main() -> ExitCode {
         println!("{outcomes:#?}");
         return if outcomes.violation.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS };
     }
+    if let Some(seed) = args.only {
+        print(&run(seed, Mistake::None, false));
+        return ExitCode::SUCCESS;
+    }
     let began = Instant::now();
-    let (mut runs, mut failed, mut counts) = (0_u64, 0_u64, BTreeMap::<_, u64>::new());
+    let (mut runs, mut failed, mut counts) = (0_u64, 0_u64, BTreeMap::<String, u64>::new());
     for seed in (args.base..args.base + args.seeds).step_by(args.step.max(1) as usize) {
-        let first = run(seed, Mistake::None, false);
-        let again = if args.once { first.clone() } else { run(seed, Mistake::None, false) };
+        let first = run_apart(seed);
+        let again = if args.once { first.clone() } else { run_apart(seed) };
         runs += 1 + u64::from(!args.once);
         let problem = match &first.violation {
             Some(violation) => Some(violation.clone()),

@@ -1,5 +1,4 @@
-//! Many seeds, each run twice. Two processes share them: tokio numbers its tasks once for a process, so that two runs at
-//! the same time in one would disturb each other.
+//! Many seeds, each run twice, each run in a process of its own. Two processes share the seeds, one for each core.
 
 use std::{
     collections::BTreeMap,
