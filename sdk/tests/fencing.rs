@@ -4,7 +4,7 @@
 mod support;
 
 use ratified::{
-    CheckpointId, EngineSink, Epoch, Generation, RuntimeError, Snapshot, TxnState,
+    CheckpointId, EngineSink, Epoch, Generation, RuntimeError, SinkError, Snapshot, TxnState,
     pending::FileStore,
     protocol::{Incarnation, OpenRequest, ShortText, TimeoutMs},
 };
@@ -44,6 +44,17 @@ async fn an_old_owner_that_wakes_and_begins_is_told_both_names() {
     names_both(&old.pre_commit(checkpoint(1)).await.unwrap_err());
     write_and_commit(&mut new, "1", 1).await;
     assert_eq!(world.sink.visible(), ["1"]);
+}
+
+/// What the newer owner has removed is missing at the sink; that is no reason to look into the sink.
+#[tokio::test]
+async fn an_old_owner_whose_sink_misses_what_was_staged_is_told_both_names() {
+    let world = World::start().await;
+    let mut old = world.builder().first_start(true).owner(text("old:1")).open(name(), None, []).await.unwrap();
+    old.write("stale".into()).await.unwrap();
+    let _new = world.builder().owner(text("new:2")).open(name(), Some(CheckpointId::new(0)), []).await.unwrap();
+    world.sink.fail("pre_commit", SinkError::rejected("no such file"));
+    names_both(&old.pre_commit(checkpoint(1)).await.unwrap_err());
 }
 
 #[tokio::test]

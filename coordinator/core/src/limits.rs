@@ -26,7 +26,7 @@ pub struct Limits {
     /// `max_waiting`: requests parked by `waitMs`, and calls that take several steps; beyond, the current state is answered
     /// at once, or 429.
     pub max_waiting: usize,
-    /// Most entries that one step of a sweep, or of a call that grows with data, looks at; at least 1 counts.
+    /// Most entries that one step of a call that grows with data, or of rewriting, looks at; at least 1 counts.
     pub page: usize,
 }
 

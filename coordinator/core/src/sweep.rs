@@ -12,6 +12,9 @@ use crate::{
     transaction::Transaction,
 };
 
+/// Most entries that one step of a sweep acts on.
+const SWEEP_PAGE: usize = 256;
+
 type ByTime = BTreeSet<(Uptime, ClientName, TxnId)>;
 
 /// What is due when. The truth is in the headers; this follows them.
@@ -149,8 +152,12 @@ impl Step<'_> {
     /// One bounded step of a sweep.
     pub(crate) fn sweep(&mut self, sweep: Sweep) {
         let mut more = false;
+        let page = match sweep {
+            Sweep::Rewrite => self.page_len(),
+            _ => SWEEP_PAGE,
+        };
         // What is left follows in later steps, between requests.
-        for left in (0..self.page_len()).rev() {
+        for left in (0..page).rev() {
             let acted = match sweep {
                 Sweep::Timeouts => self.sweep_timeout(),
                 Sweep::Expiry => self.sweep_expiry(),

@@ -95,6 +95,19 @@ impl<C: SinkCommitter> Env<C> {
         }
     }
 
+    /// Why a sink really failed: a newer owner has aborted the transaction and removed what was staged. If that cannot be
+    /// learnt soon, what the sink said.
+    pub(crate) async fn unless_fenced(&self, txn: &TxnContext, error: RuntimeError) -> RuntimeError {
+        let bounded = self.coordinator.until(Instant::now() + OWNER_LOOKUP);
+        match bounded.get(&txn.client, txn.txn_id, None).await {
+            Ok(told) if told.end_reason == Some(EndReason::Fenced.into()) => {
+                let (client, txn_id) = (txn.client.clone(), txn.txn_id);
+                RuntimeError::TxnAborted { client, txn_id, end_reason: told.end_reason }
+            }
+            _ => error,
+        }
+    }
+
     /// Tells both owners of a client that has changed hands: two jobs of one name must be able to find each other.
     pub(crate) async fn name_owners(&self, error: RuntimeError) -> RuntimeError {
         let this = self.owner.to_string();

@@ -126,6 +126,10 @@ impl<S: TwoPhaseSink> Intervals<S> {
         let result = match result {
             Ok(value) => Ok(value),
             Err(error) => {
+                let error = match (&error, &self.open) {
+                    (RuntimeError::Sink { .. }, Some(open)) => self.env.unless_fenced(&open.txn, error).await,
+                    _ => error,
+                };
                 self.env.status.fail(self.env.name_owners(error).await);
                 // What stopped the runtime first is what every call tells.
                 self.env.status.check().and_then(|()| Err(RuntimeError::Interrupted))

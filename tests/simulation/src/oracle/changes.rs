@@ -390,8 +390,7 @@ pub fn after_step(oracle: &Oracle, now: Now, input: &Input, engine: &Engine) -> 
         let single = !matches!(input, Input::Request { request: Request::Batch { .. }, .. });
         ensure(!(single && due(&key)), || format!("the step that meets a deadline aborts: {client}/{id}"))?;
     }
-    // Where a page is smaller than what there is, the next step goes on.
-    if matches!(input, Input::Sweep(Sweep::Timeouts)) && oracle.limits.page > 2 {
+    if matches!(input, Input::Sweep(Sweep::Timeouts)) {
         let left = oracle.deadlines.keys().find(|key| due(key));
         ensure(left.is_none(), || format!("a sweep leaves nothing that is due: {left:?}"))?;
     }
