@@ -10,7 +10,7 @@ use ratified_simulation::{fault::Faults, switchboard};
 #[derive(Debug, Parser)]
 struct Args {
     /// Give up after so many seeds.
-    #[arg(long, default_value_t = 3000)]
+    #[arg(long, default_value_t = 15_000)]
     seeds: u64,
     /// How many threads.
     #[arg(long, default_value_t = 2)]
